@@ -1,0 +1,42 @@
+#pragma once
+// What every launcher needs: the check of CUDA calls and launches, and integer helpers.
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/device_limits.h"
+#include "cuda/error.h"
+#include "cuda/stream.h"
+
+namespace narrowgauge::cuda {
+
+// Throws CudaError if `status` is a failure; clears the sticky error first.
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();
+  throw CudaError(std::string(what) + ": " + cudaGetErrorName(status) + ": " +
+                  cudaGetErrorString(status));
+}
+
+// Call right after <<<>>>.
+inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+// Lets `kernel` use `bytes` of dynamic shared memory. Throws CudaError when the card refuses.
+template <class Kernel>
+void allow_shared_memory(Kernel kernel, int bytes) {
+  if (bytes > 48 * 1024) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+          "cudaFuncSetAttribute");
+  }
+}
+
+template <class T>
+constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+inline bool aligned16(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+}  // namespace narrowgauge::cuda

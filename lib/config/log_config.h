@@ -1,0 +1,12 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace narrowgauge {
+
+struct LogConfig {
+  int64_t every = 10;             // steps between plain progress lines when not on a terminal
+  std::string progress = "auto";  // auto | live | plain
+};
+
+}  // namespace narrowgauge

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace narrowgauge {
+
+// How much of a layer's forward is kept for backward (the ladder of lib/model/recompute.h).
+enum class RecomputeLevel { none, elementwise, ffn, ffn_qkv, block };
+
+struct MemoryConfig {
+  // One level for all layers, one a layer, or empty for auto.
+  std::vector<RecomputeLevel> recompute;
+  int64_t loss_chunk = 4096;        // tokens whose logits exist at once
+  std::string grad_dtype = "bf16";  // bf16 | fp32: gradients outside embedding and norms
+  int64_t budget = 0;               // bytes of device memory of the whole process; 0: what the card has
+};
+
+// "none", "elementwise", "ffn", "ffn+qkv", "block".
+const char* recompute_name(RecomputeLevel level);
+
+}  // namespace narrowgauge
