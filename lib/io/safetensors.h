@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "lib/base/file.h"
 
 namespace narrowgauge::io {
 
@@ -18,26 +20,28 @@ struct TensorInfo {
   int64_t end;
 };
 
-// A safetensors file opened for reading. The header is validated before anything is used: length, JSON, dtypes,
-// shapes against byte ranges, overlaps, holes, ranges beyond the file. UserError names file, tensor and fault.
+// A safetensors file opened for reading. The header is validated before anything is used: length, JSON, duplicate
+// names, dtypes, shapes against byte ranges, overlaps, holes, ranges beyond the file. UserError names file, tensor
+// and fault.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
   [[nodiscard]] bool contains(const std::string& name) const { return tensors_.count(name) != 0; }
+  // UserError when absent.
+  [[nodiscard]] const TensorInfo& info(const std::string& name) const;
   // A CPU tensor of the file's dtype. UserError when absent.
   [[nodiscard]] at::Tensor read(const std::string& name) const;
-  // Copies into `out` (any device, same shape, dtype converted) through a bounded staging buffer.
+  // Copies into `out` (contiguous, any device, same shape, dtype converted) through a bounded staging buffer. Returns
+  // when the values are there. UserError when absent or of another shape.
   void read_into(const std::string& name, const at::Tensor& out) const;
 
  private:
   std::filesystem::path path_;
+  FileDescriptor file_;
   std::map<std::string, TensorInfo> tensors_;
-  int fd_ = -1;
 };
 
 using NamedTensor = std::pair<std::string, at::Tensor>;
@@ -48,9 +52,10 @@ struct WrittenFile {
 };
 
 // Writes tensors (any device, contiguous) in the given order through a bounded staging buffer and fsyncs. `metadata`
-// goes into "__metadata__". UserError when the disk is full or the path cannot be written (the partial file is
-// removed).
+// goes into "__metadata__". With `dtype` every tensor is converted on the way. UserError when the disk is full or the
+// path cannot be written (the partial file is removed).
 WrittenFile write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+                              const std::map<std::string, std::string>& metadata = {},
+                              std::optional<at::ScalarType> dtype = std::nullopt);
 
 }  // namespace narrowgauge::io

@@ -1,0 +1,18 @@
+#pragma once
+
+namespace narrowgauge::train {
+
+// Turns SIGINT and SIGTERM into a stop request as long as it lives; the previous handlers come back afterwards. A
+// second signal ends the process at once with exit code 128 + signal. One object at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  [[nodiscard]] bool requested() const;
+  [[nodiscard]] const char* name() const;  // "SIGINT", "SIGTERM", or "" when none came
+};
+
+}  // namespace narrowgauge::train
