@@ -21,7 +21,7 @@ class Arguments {
   // none, or when it lies outside [least, most].
   [[nodiscard]] int64_t integer(const std::string& name, int64_t least = 0, int64_t most = INT64_MAX) const;
   [[nodiscard]] double number(const std::string& name, double least, double most) const;
-  // Every value of a repeated option or a repeated positional, in order.
+  // Every value of a repeated option, in order.
   [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "cuda/device_limits.h"
 #include "cuda/error.h"
+#include "cuda/flat_launch.h"
 #include "cuda/stream.h"
 
 namespace narrowgauge::cuda {
@@ -16,8 +17,7 @@ namespace narrowgauge::cuda {
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();
-  throw CudaError(std::string(what) + ": " + cudaGetErrorName(status) + ": " +
-                  cudaGetErrorString(status));
+  throw CudaError(std::string(what) + ": " + cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
 }
 
 // Call right after <<<>>>.
@@ -32,11 +32,10 @@ void allow_shared_memory(Kernel kernel, int bytes) {
   }
 }
 
-template <class T>
-constexpr T ceil_div(T a, T b) {
-  return (a + b - 1) / b;
-}
-
 inline bool aligned16(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+// For kernels launched by plan_flat: this thread's first item, and the distance to its next.
+__device__ __forceinline__ int64_t flat_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ int64_t flat_step() { return int64_t{gridDim.x} * blockDim.x; }
 
 }  // namespace narrowgauge::cuda

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/stream.h"
+
 namespace narrowgauge::cuda {
 
 // Everything that changes from one optimizer step to the next, in device memory, so that a captured
@@ -15,7 +17,7 @@ struct StepInput {
 
 struct StepState {
   StepInput input;
-  int64_t adam_step = 0;       // updates applied; a skipped step does not count
+  int64_t adam_step = 0;  // updates applied; a skipped step does not count
   int64_t skipped_total = 0;
   int64_t skipped_in_row = 0;
   float grad_norm = 0;         // L2 norm of the whole gradient before clipping; may be Inf or NaN
@@ -24,5 +26,9 @@ struct StepState {
   float bias_correction2 = 1;  // 1 - beta2^adam_step
   int32_t skip = 0;            // 1: this step's gradient is not finite and nothing is updated
 };
+
+// Writes `input` into the device struct, asynchronously on `stream` and without a host buffer that must
+// outlive the call. Throws LaunchError (null pointer) before the launch and CudaError after it.
+void write_step_input(StepState* state, const StepInput& input, Stream stream);
 
 }  // namespace narrowgauge::cuda

@@ -45,9 +45,9 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string joined;
-  for (const std::string& part : parts) {
-    if (!joined.empty()) joined += separator;
-    joined += part;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) joined += separator;
+    joined += parts[i];
   }
   return joined;
 }

@@ -1,7 +1,11 @@
 #include "lib/io/dtype.h"
 
+#include <fmt/format.h>
+
 #include <stdexcept>
-#include <string>
+#include <vector>
+
+#include "lib/base/text.h"
 
 namespace narrowgauge::io {
 namespace {
@@ -11,9 +15,10 @@ struct Row {
   at::ScalarType dtype;
 };
 
-constexpr Row kRows[] = {{"F32", at::kFloat}, {"BF16", at::kBFloat16}, {"F16", at::kHalf}, {"F64", at::kDouble},
-                         {"I64", at::kLong},  {"I32", at::kInt},       {"I16", at::kShort}, {"I8", at::kChar},
-                         {"U8", at::kByte},   {"BOOL", at::kBool}};
+constexpr Row kRows[] = {{"F32", at::kFloat},  {"BF16", at::kBFloat16}, {"F16", at::kHalf},
+                         {"F64", at::kDouble}, {"I64", at::kLong},      {"I32", at::kInt},
+                         {"I16", at::kShort},  {"I8", at::kChar},       {"U8", at::kByte},
+                         {"BOOL", at::kBool}};
 
 }  // namespace
 
@@ -29,6 +34,12 @@ const char* dtype_name(at::ScalarType dtype) {
     if (dtype == row.dtype) return row.name;
   }
   throw std::invalid_argument(std::string("safetensors has no name for dtype ") + c10::toString(dtype));
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return fmt::format("({})", join(sizes));
 }
 
 }  // namespace narrowgauge::io

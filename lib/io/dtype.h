@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace narrowgauge::io {
@@ -11,5 +12,8 @@ std::optional<at::ScalarType> dtype_from_name(std::string_view name);
 
 // The reverse. std::invalid_argument for any other dtype.
 const char* dtype_name(at::ScalarType dtype);
+
+// "(2, 3)", for messages.
+std::string shape_text(at::IntArrayRef shape);
 
 }  // namespace narrowgauge::io

@@ -20,9 +20,9 @@ struct TensorInfo {
   int64_t end;
 };
 
-// A safetensors file opened for reading. The header is validated before anything is used: length, JSON, duplicate
-// names, dtypes, shapes against byte ranges, overlaps, holes, ranges beyond the file. UserError names file, tensor
-// and fault.
+// A safetensors file opened for reading. The header is validated before anything is used: length, JSON,
+// duplicate names, dtypes, shapes against byte ranges, overlaps, holes, ranges beyond the file. UserError
+// names file, tensor and fault.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -34,8 +34,8 @@ class SafetensorsFile {
   [[nodiscard]] const TensorInfo& info(const std::string& name) const;
   // A CPU tensor of the file's dtype. UserError when absent.
   [[nodiscard]] at::Tensor read(const std::string& name) const;
-  // Copies into `out` (contiguous, any device, same shape, dtype converted) through a bounded staging buffer. Returns
-  // when the values are there. UserError when absent or of another shape.
+  // Copies into `out` (contiguous, any device, same shape, dtype converted) through a bounded staging buffer.
+  // Returns when the values are there. UserError when absent or of another shape.
   void read_into(const std::string& name, const at::Tensor& out) const;
 
  private:
@@ -51,9 +51,9 @@ struct WrittenFile {
   uint64_t checksum;  // XXH3-64 of the whole file
 };
 
-// Writes tensors (any device, contiguous) in the given order through a bounded staging buffer and fsyncs. `metadata`
-// goes into "__metadata__". With `dtype` every tensor is converted on the way. UserError when the disk is full or the
-// path cannot be written (the partial file is removed).
+// Writes tensors (any device, contiguous) in the given order through a bounded staging buffer and fsyncs.
+// `metadata` goes into "__metadata__". With `dtype` every tensor is converted on the way. UserError when the
+// disk is full or the path cannot be written (the partial file is removed).
 WrittenFile write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {},
                               std::optional<at::ScalarType> dtype = std::nullopt);

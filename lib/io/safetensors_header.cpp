@@ -22,7 +22,8 @@ std::string quoted(const std::string& name) {
   return json(name).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// nlohmann keeps the last of two equal keys; here the second one is a fault, as is nesting deeper than the format has.
+// nlohmann keeps the last of two equal keys; here the second one is a fault, as is nesting deeper than the
+// format has.
 json parse_strict(std::string_view text, const std::filesystem::path& path) {
   std::vector<std::set<std::string>> open;  // the keys of every object that is not closed yet
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
@@ -122,8 +123,8 @@ class EntryReader {
 };
 
 void check_metadata(const std::filesystem::path& path, const json& metadata) {
-  const bool valid = metadata.is_object() &&
-                     std::all_of(metadata.begin(), metadata.end(), [](const json& v) { return v.is_string(); });
+  const bool valid = metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
+                                                         [](const json& v) { return v.is_string(); });
   if (!valid) throw_malformed(path, "__metadata__ must map names to strings");
 }
 
@@ -139,9 +140,10 @@ void check_coverage(const std::filesystem::path& path, const std::map<std::strin
   for (const auto* tensor : order) {
     const int64_t begin = tensor->second.begin;
     if (begin != covered) {
-      throw_malformed(path, fmt::format("tensor {}: its bytes start at {}, {} where the one before it ends ({})",
-                                        quoted(tensor->first), begin,
-                                        begin < covered ? "inside another tensor, before" : "beyond", covered));
+      throw_malformed(path,
+                      fmt::format("tensor {}: its bytes start at {}, {} where the one before it ends ({})",
+                                  quoted(tensor->first), begin,
+                                  begin < covered ? "inside another tensor, before" : "beyond", covered));
     }
     covered = tensor->second.end;
   }
@@ -153,12 +155,12 @@ void check_coverage(const std::filesystem::path& path, const std::map<std::strin
 }  // namespace
 
 void throw_malformed(const std::filesystem::path& path, const std::string& fault) {
-  throw UserError(fmt::format("{} is not a valid safetensors file: {} (copy or download it again)", path.string(),
-                              fault));
+  throw UserError(fmt::format("{} is not a valid safetensors file: {} (copy or download it again)",
+                              path.string(), fault));
 }
 
-std::map<std::string, TensorInfo> parse_header(std::string_view json_text, int64_t data_begin, int64_t file_bytes,
-                                               const std::filesystem::path& path) {
+std::map<std::string, TensorInfo> parse_header(std::string_view json_text, int64_t data_begin,
+                                               int64_t file_bytes, const std::filesystem::path& path) {
   const json header = parse_strict(json_text, path);
   if (!header.is_object()) throw_malformed(path, "its header is no JSON object");
   const int64_t data_bytes = file_bytes - data_begin;
@@ -191,7 +193,8 @@ std::string format_header(const std::vector<NamedTensor>& tensors,
     }
     const at::ScalarType stored = dtype.value_or(tensor.scalar_type());
     const int64_t end = offset + tensor.numel() * static_cast<int64_t>(c10::elementSize(stored));
-    header[name] = {{"dtype", dtype_name(stored)}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
+    header[name] = {
+        {"dtype", dtype_name(stored)}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();

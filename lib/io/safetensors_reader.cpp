@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "lib/base/error.h"
+#include "lib/io/dtype.h"
 #include "lib/io/safetensors.h"
 #include "lib/io/safetensors_header.h"
 #include "lib/io/staging.h"
@@ -49,7 +50,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   uint64_t length = 0;
   for (int i = 0; i < kHeaderLengthBytes; ++i) length |= uint64_t{raw[i]} << (8 * i);
   if (length > kMaxHeaderBytes) {
-    throw_malformed(path_, fmt::format("its header claims {} bytes, at most {} are allowed", length, kMaxHeaderBytes));
+    throw_malformed(
+        path_, fmt::format("its header claims {} bytes, at most {} are allowed", length, kMaxHeaderBytes));
   }
   const int64_t data_begin = kHeaderLengthBytes + static_cast<int64_t>(length);
   if (data_begin > bytes) {
@@ -76,8 +78,8 @@ at::Tensor SafetensorsFile::read(const std::string& name) const {
 void SafetensorsFile::read_into(const std::string& name, const at::Tensor& out) const {
   const TensorInfo& tensor = info(name);
   if (out.sizes() != tensor.shape) {
-    throw UserError(fmt::format("{}: tensor \"{}\" has shape ({}), expected is ({})", path_.string(), name,
-                                fmt::join(tensor.shape, ", "), fmt::join(out.sizes().vec(), ", ")));
+    throw UserError(fmt::format("{}: tensor \"{}\" has shape {}, expected is {}", path_.string(), name,
+                                shape_text(tensor.shape), shape_text(out.sizes())));
   }
   if (!out.is_contiguous()) throw std::invalid_argument("read_into needs a contiguous tensor: " + name);
   if (out.is_cpu() && out.scalar_type() == tensor.dtype) {

@@ -58,13 +58,15 @@ WrittenFile write_safetensors(const std::filesystem::path& path, const std::vect
                               const std::map<std::string, std::string>& metadata,
                               std::optional<at::ScalarType> dtype) {
   for (const auto& [name, tensor] : tensors) {
-    if (!tensor.is_contiguous()) throw std::invalid_argument("write_safetensors needs contiguous tensors: " + name);
+    if (!tensor.is_contiguous())
+      throw std::invalid_argument("write_safetensors needs contiguous tensors: " + name);
   }
   const std::string header = format_header(tensors, metadata, dtype);
   Output output(path);
   try {
     output.write(header.data(), static_cast<int64_t>(header.size()));
-    for (const auto& [name, tensor] : tensors) write_tensor(output, tensor, dtype.value_or(tensor.scalar_type()));
+    for (const auto& [name, tensor] : tensors)
+      write_tensor(output, tensor, dtype.value_or(tensor.scalar_type()));
     return output.finish();
   } catch (...) {
     remove_tree(path);

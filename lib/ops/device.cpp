@@ -10,7 +10,7 @@
 namespace narrowgauge::ops {
 namespace {
 
-std::optional<cuda::DeviceLimits> override;
+std::optional<cuda::DeviceLimits> forced;
 
 #if NARROWGAUGE_CUDA
 c10::DeviceIndex cuda_index(const at::Tensor& tensor) {
@@ -29,7 +29,7 @@ cuda::Stream current_stream(const at::Tensor& tensor) {
 }
 cuda::DeviceLimits limits_of(const at::Tensor& tensor) {
   const c10::DeviceIndex index = cuda_index(tensor);
-  return override ? *override : cuda::device_limits(index);
+  return forced ? *forced : cuda::device_limits(index);
 }
 #else
 cuda::Stream current_stream(const at::Tensor&) { no_cuda(); }
@@ -37,7 +37,7 @@ cuda::DeviceLimits limits_of(const at::Tensor&) { no_cuda(); }
 #endif
 
 void override_limits(const cuda::DeviceLimits* limits) {
-  override = limits ? std::optional(*limits) : std::nullopt;
+  forced = limits ? std::optional(*limits) : std::nullopt;
 }
 
 }  // namespace narrowgauge::ops

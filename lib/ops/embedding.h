@@ -3,10 +3,15 @@
 
 namespace narrowgauge::ops {
 
-// out (tokens, H) = weight (V, H) rows named by tokens (int32). Ids are below V: the data loader checks.
+// Tensors are contiguous, on one device; weight, out and dy bf16 or fp32, tokens (count) int32. Ids must lie
+// in [0, V): the data loader checks. An id outside reads and adds nothing: its row of `out` is NaN. CUDA is
+// asynchronous on the current stream. Wrong shapes or dtypes throw c10::Error.
+
+// out (count, H) = the rows of weight (V, H) named by tokens.
 void embedding_forward(const at::Tensor& out, const at::Tensor& weight, const at::Tensor& tokens);
 
-// dweight (V, H, fp32) += the sum of dy (tokens, H) over equal ids, in fp32 and in a fixed order.
+// dweight (V, H, fp32) += the sum of dy (count, H) over equal ids, in fp32 and in an order that depends on
+// the ids alone.
 void embedding_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens);
 
 }  // namespace narrowgauge::ops

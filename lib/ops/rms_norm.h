@@ -31,8 +31,8 @@ void head_norm_forward(const at::Tensor& y_packed, const at::Tensor& rstd, const
                        int64_t first_head, int64_t heads, const at::Tensor& weight, double eps);
 
 // dx may be dy (in place). dweight (head_dim, fp32) is accumulated.
-void head_norm_backward(const at::Tensor& dx_packed, const at::Tensor& dweight,
-                        const at::Tensor& dy_packed, const at::Tensor& x_packed, int64_t first_head,
-                        int64_t heads, const at::Tensor& weight, const at::Tensor& rstd);
+void head_norm_backward(const at::Tensor& dx_packed, const at::Tensor& dweight, const at::Tensor& dy_packed,
+                        const at::Tensor& x_packed, int64_t first_head, int64_t heads,
+                        const at::Tensor& weight, const at::Tensor& rstd);
 
 }  // namespace narrowgauge::ops

@@ -6,12 +6,13 @@ namespace {
 struct Card {
   std::string_view name;
   double teraflops;
-  bool any_suffix = false;  // memory size and form factor follow the name ("H200 NVL" is listed before "H200")
+  bool any_suffix =
+      false;  // memory size and form factor follow the name ("H200 NVL" is listed before "H200")
 };
 
-// GeForce and RTX workstation cards: multiprocessors x boost clock x 512 (GeForce) or 1024 FLOP, which is what
-// NVIDIA's architecture whitepapers list as "FP16 tensor with FP32 accumulate, dense". Data-centre cards: their
-// data sheets' dense bf16 rate, which already accumulates in fp32.
+// GeForce and RTX workstation cards: multiprocessors x boost clock x 512 (GeForce) or 1024 FLOP, which is
+// what NVIDIA's architecture whitepapers list as "FP16 tensor with FP32 accumulate, dense". Data-centre
+// cards: their data sheets' dense bf16 rate, which already accumulates in fp32.
 constexpr Card kCards[] = {
     {"GeForce RTX 3060", 25.5},
     {"GeForce RTX 3060 Ti", 32.4},

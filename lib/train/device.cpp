@@ -27,16 +27,18 @@ int64_t resident_peak() {
 }
 
 #if NARROWGAUGE_CUDA
-constexpr int64_t kContextAtMost = int64_t{1} << 30;  // more than this at the start belongs to other processes
-constexpr int64_t kFreeMargin = int64_t{256} << 20;   // left on the card for library modules when no budget is given
+constexpr int64_t kContextAtMost = int64_t{1}
+                                   << 30;  // more than this at the start belongs to other processes
+constexpr int64_t kFreeMargin = int64_t{256}
+                                << 20;  // left on the card for library modules when no budget is given
 
 struct DeviceUse {
   int64_t used;
   int64_t free;
 };
 
-DeviceUse device_use(at::Device device) {
-  const c10::cuda::CUDAGuard guard(device);
+// Of the current device.
+DeviceUse device_use() {
   size_t free = 0;
   size_t total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
@@ -69,6 +71,9 @@ bool cuda_present() { return c10::cuda::device_count() > 0; }
 }  // namespace
 
 ComputeDevice open_device(const std::string& request) {
+  if (request != "auto" && request != "cuda" && request != "cpu") {
+    throw UserError(fmt::format("the device must be auto, cuda or cpu, but is \"{}\"", request));
+  }
 #if NARROWGAUGE_CUDA
   if (request != "cpu" && cuda_present()) return open_cuda();
   constexpr const char* kWhy = "no CUDA device answers (check nvidia-smi and the driver)";
@@ -76,8 +81,8 @@ ComputeDevice open_device(const std::string& request) {
   constexpr const char* kWhy = "this program was built without CUDA";
 #endif
   if (request == "cuda") {
-    throw UserError(fmt::format("train.device is cuda, but {}; set train.device to cpu or auto to train on the CPU",
-                                kWhy));
+    throw UserError(fmt::format(
+        "train.device is cuda, but {}; set train.device to cpu or auto to train on the CPU", kWhy));
   }
   return {};
 }
@@ -98,7 +103,7 @@ void set_numerics(bool deterministic) {
 DeviceMemory::DeviceMemory(const ComputeDevice& device, int64_t budget) : device_(device), budget_(budget) {
   if (!device_.device.is_cuda()) return;
 #if NARROWGAUGE_CUDA
-  const DeviceUse use = device_use(device_.device);
+  const DeviceUse use = device_use();
   const int64_t context = std::min(use.used, kContextAtMost);
   others_ = use.used - context;
   if (budget_ == 0) budget_ = use.free + context - kFreeMargin;
@@ -109,9 +114,10 @@ DeviceMemory::DeviceMemory(const ComputeDevice& device, int64_t budget) : device
 void DeviceMemory::set_cap(int64_t outside) {
   cap_ = budget_ - outside;
   if (cap_ <= 0) {
-    throw UserError(fmt::format("memory.budget is {}, but {} of the card is taken before the model is loaded; raise "
-                                "memory.budget or close other programs",
-                                format_bytes(budget_), format_bytes(outside)));
+    throw UserError(
+        fmt::format("memory.budget is {}, but {} of the card is taken before the model is loaded; raise "
+                    "memory.budget or close other programs",
+                    format_bytes(budget_), format_bytes(outside)));
   }
 #if NARROWGAUGE_CUDA
   const double fraction = static_cast<double>(cap_) / static_cast<double>(device_.total_bytes);
@@ -123,14 +129,14 @@ void DeviceMemory::tighten() {
   if (!device_.device.is_cuda()) return;
 #if NARROWGAUGE_CUDA
   const int64_t reserved = allocator_stats(device_.device).reserved_bytes[kAll].current;
-  set_cap(std::max<int64_t>(0, device_use(device_.device).used - others_ - reserved));
+  set_cap(std::max<int64_t>(0, device_use().used - others_ - reserved));
 #endif
 }
 
 MemoryPeaks DeviceMemory::sample() {
   if (!device_.device.is_cuda()) return {.device = resident_peak()};
 #if NARROWGAUGE_CUDA
-  device_peak_ = std::max(device_peak_, device_use(device_.device).used - others_);
+  device_peak_ = std::max(device_peak_, device_use().used - others_);
   const auto stats = allocator_stats(device_.device);
   return {.allocated = stats.allocated_bytes[kAll].peak,
           .reserved = stats.reserved_bytes[kAll].peak,

@@ -12,16 +12,16 @@ namespace narrowgauge::train {
 struct ComputeDevice {
   at::Device device = at::kCPU;
   std::string name = "CPU";
-  std::string driver;         // "CUDA driver 13.0"; empty on the CPU
-  int64_t total_bytes = 0;    // of the card; 0 on the CPU
+  std::string driver;       // "CUDA driver 13.0"; empty on the CPU
+  int64_t total_bytes = 0;  // of the card; 0 on the CPU
 };
 
-// "auto" (a GPU when there is one), "cuda" or "cpu". Makes the device current and creates its context. UserError when
-// cuda is asked for and there is no GPU, or the program was built without CUDA.
+// "auto" (a GPU when there is one), "cuda" or "cpu". Makes the device current and creates its context.
+// UserError when cuda is asked for and there is no GPU, or the program was built without CUDA.
 ComputeDevice open_device(const std::string& request);
 
-// Process-wide rules of arithmetic: no reduced-precision sums in bf16 products, no TF32, and with `deterministic` only
-// kernels that give the same bits twice. Call before the first product.
+// Process-wide rules of arithmetic: no reduced-precision sums in bf16 products, no TF32, and with
+// `deterministic` only kernels that give the same bits twice. Call before the first product.
 void set_numerics(bool deterministic);
 
 // Peaks since the process started. On the CPU `device` is the process's resident memory and the others are 0.
@@ -34,11 +34,12 @@ struct MemoryPeaks {
 // Keeps the process inside its budget and reads its peaks. Does nothing but measure on the CPU.
 class DeviceMemory {
  public:
-  // `budget` bytes of device memory for the whole process; 0: what is free on the card now. The allocator's cap is the
-  // budget less what lies outside the allocator, here the context.
+  // `budget` bytes of device memory for the whole process; 0: what is free on the card now. The allocator's
+  // cap is the budget less what lies outside the allocator, here the context.
   DeviceMemory(const ComputeDevice& device, int64_t budget);
 
-  // Measures what lies outside the allocator again (library workspaces exist after the first steps) and lowers the cap.
+  // Measures what lies outside the allocator again (library workspaces exist after the first steps) and
+  // lowers the cap.
   void tighten();
   // Reads the device's use; a few microseconds. The peaks come from these samples and from the allocator.
   MemoryPeaks sample();

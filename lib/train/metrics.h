@@ -8,12 +8,13 @@
 
 namespace narrowgauge::train {
 
-// FLOPs that one trained token needs, forward and backward: 6 x parameters + 6 x layers x hidden x context (design:
-// causal attention counted once, hidden is the width of the queries). Recomputation is never counted.
+// FLOPs that one trained token needs, forward and backward: 6 x parameters + 6 x layers x hidden x context
+// (design: causal attention counted once, hidden is the width of the queries). Recomputation is never
+// counted.
 double model_flops_per_token(const ModelConfig& config, int64_t context);
 
-// Tokens a second over the last steps. `restart` begins a new window (after an evaluation or a checkpoint, whose
-// time is not training's). Times are seconds of any steady clock.
+// Tokens a second over the last steps. `restart` begins a new window (after an evaluation or a checkpoint,
+// whose time is not training's). Times are seconds of any steady clock.
 class Throughput {
  public:
   explicit Throughput(size_t window = 20) : window_(window) {}
@@ -24,7 +25,8 @@ class Throughput {
 
  private:
   size_t window_;
-  std::deque<std::pair<double, int64_t>> ends_;  // time, tokens of the step that ended then; the first is the start
+  std::deque<std::pair<double, int64_t>>
+      ends_;  // time, tokens of the step that ended then; the first is the start
 };
 
 // What is known of one finished optimizer step.

@@ -1,7 +1,7 @@
 #include "lib/train/signals.h"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 namespace narrowgauge::train {
 namespace {

@@ -2,8 +2,8 @@
 
 namespace narrowgauge::train {
 
-// Turns SIGINT and SIGTERM into a stop request as long as it lives; the previous handlers come back afterwards. A
-// second signal ends the process at once with exit code 128 + signal. One object at a time.
+// Turns SIGINT and SIGTERM into a stop request as long as it lives; the previous handlers come back
+// afterwards. A second signal ends the process at once with exit code 128 + signal. One object at a time.
 class StopSignals {
  public:
   StopSignals();

@@ -1,10 +1,9 @@
 """The same training run in plain PyTorch, to compare losses with narrowgauge's: the same tokens in the same order, the same
 schedule, the same starting weights, AdamW in fp32 with bf16 autocast and full gradient checkpointing.
 
-usage: train.py --model DIR --tokens FILE.ngt|FILE.bin --context 4096 --tokens-per-step 65536 --steps 100 --lr 3e-4
-                --warmup 20 --end 0 --out losses.jsonl
---model is a Hugging Face folder (narrowgauge export): its sizes and weights are the starting point. --end N limits the
-stream to its first N tokens (the training part of a split). The order is narrowgauge's with data.shuffle=false: windows of
+usage: train.py --model DIR --tokens FOLDER --context 4096 --tokens-per-step 65536 --steps 100 --lr 3e-4 --warmup 20
+                --val-fraction 0.05 --out losses.jsonl
+--model is a Hugging Face folder (narrowgauge export): its sizes and weights are the starting point. The order is narrowgauge's with data.shuffle=false: windows of
 context + 1 tokens that start every `context` tokens, from the first one, again and again."""
 import argparse
 import json
@@ -12,12 +11,13 @@ import math
 import os
 import time
 
-import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch.utils.checkpoint import checkpoint
+
+from tokens import read_tokens, validation_begin
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--model", required=True)
@@ -30,23 +30,10 @@ parser.add_argument("--lr", type=float, default=3e-4)
 parser.add_argument("--min-lr", type=float, default=0.1)
 parser.add_argument("--warmup", type=int, default=20)
 parser.add_argument("--weight-decay", type=float, default=0.1)
-parser.add_argument("--end", type=int, default=0)
+parser.add_argument("--val-fraction", type=float, default=0.0)
 parser.add_argument("--out", required=True)
 a = parser.parse_args()
 
-
-def read_tokens(path):
-    """Own shards (.ngt: the payload is the end of the file) or raw uint16."""
-    if not path.endswith(".ngt"):
-        return np.fromfile(path, dtype=np.uint16)
-    head = np.fromfile(path, dtype=np.uint8, count=64).tobytes()
-    token_bytes = int.from_bytes(head[NGT_TOKEN_BYTES[0]:NGT_TOKEN_BYTES[1]], "little")
-    count = int.from_bytes(head[NGT_COUNT[0]:NGT_COUNT[1]], "little")
-    offset = os.path.getsize(path) - count * token_bytes
-    return np.fromfile(path, dtype=np.uint16 if token_bytes == 2 else np.uint32, offset=offset)
-
-
-NGT_TOKEN_BYTES, NGT_COUNT = (12, 16), (16, 24)  # lib/data/shard.cpp
 
 cfg = json.load(open(os.path.join(a.model, "config.json")))
 H, L, NH = cfg["hidden_size"], cfg["num_hidden_layers"], cfg["num_attention_heads"]
@@ -149,9 +136,9 @@ norms = [p for p in model.parameters() if p.dim() < 2]
 matrices = [p for p in model.parameters() if p.dim() >= 2] + ([] if tied else [head])
 optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": a.weight_decay}, {"params": norms, "weight_decay": 0.0}],
                               lr=a.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
-tokens = torch.from_numpy(read_tokens(a.tokens).astype(np.int64))
-if a.end:
-    tokens = tokens[:a.end]
+tokens = torch.from_numpy(read_tokens(a.tokens))
+if a.val_fraction:
+    tokens = tokens[:validation_begin(len(tokens), T, a.val_fraction)]
 windows = (len(tokens) - 1) // T
 per_step = a.tokens_per_step // T
 

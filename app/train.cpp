@@ -1,0 +1,26 @@
+#include "lib/train/trainer.h"
+
+#include "app/cli.h"
+#include "app/command.h"
+#include "lib/base/error.h"
+
+namespace narrowgauge::app {
+
+int run_train(int argc, char** argv) {
+  Cli cli("train", "CONFIG --run DIR [options]", "Train a model as a YAML file says, into a run folder.");
+  cli.positional("config", "YAML file; narrowgauge config --explain lists its keys");
+  cli.required_option("run", "DIR", "run folder: metrics, log and checkpoints; made when missing");
+  cli.option("resume", "auto|STEP",
+             "continue the run in DIR from its newest complete checkpoint, or from that step");
+  cli.flag("allow-data-change", "resume although the data, its order or its tokenizer changed");
+  cli.repeated("set", "KEY=VALUE", "override a key of the config, such as train.steps=200");
+  const auto arguments = cli.parse(argc, argv);
+  if (!arguments) return kExitDone;
+  train::train({.config = load_config(arguments->text("config"), arguments->list("set")),
+                .run = arguments->text("run"),
+                .resume = arguments->text("resume"),
+                .allow_data_change = arguments->flag("allow-data-change")});
+  return kExitDone;
+}
+
+}  // namespace narrowgauge::app

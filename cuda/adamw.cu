@@ -1,0 +1,305 @@
+#include "cuda/adamw.h"
+
+#include <algorithm>
+
+#include "cuda/launch.cuh"
+#include "cuda/vec.cuh"
+
+namespace narrowgauge::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kBlocksPerSm = 4;  // leaves 64 registers a thread
+constexpr int kLane = 8;         // elements of one lane: 32 lanes cover a block
+// So that the index of a block, and one stride more, is an int.
+constexpr int64_t kMaxElements = int64_t{1} << 38;
+
+struct Maps {
+  DynamicMap m;
+  DynamicMap v;
+};
+__device__ const Maps kMaps = {make_signed_map(), make_unsigned_map()};
+
+// A range as the kernel walks it. The blocks of all ranges are numbered in one row; element 0 of block b of a
+// range lies at 256 b + shift in each buffer.
+struct Walk {
+  int64_t weight_shift;
+  int64_t grad_shift;
+  int64_t state_shift;
+  int end_block;  // first block after this range
+  bool grad_is_low;
+  bool eight_bit;
+  bool decay;
+};
+
+template <class T, class G>
+struct Arguments {
+  AdamW<T, G> user;
+  AdamWFactors factors;
+  Walk walks[kMaxAdamWRanges];
+};
+
+template <class T>
+__device__ __forceinline__ void load8(const T* p, float (&x)[kLane]) {
+#pragma unroll
+  for (int i = 0; i < kLane; i += kVec<T>) {
+    const Vec<T> vec = load_vec(p + i);
+#pragma unroll
+    for (int j = 0; j < kVec<T>; ++j) x[i + j] = to_float(vec.v[j]);
+  }
+}
+
+__device__ __forceinline__ void store8(float* p, const float (&x)[kLane]) {
+#pragma unroll
+  for (int i = 0; i < kLane; i += kVec<float>) {
+    Vec<float> vec;
+#pragma unroll
+    for (int j = 0; j < kVec<float>; ++j) vec.v[j] = x[i + j];
+    store_vec(p + i, vec);
+  }
+}
+
+// The low 16 bits of x[0..7], as 16 bytes.
+__device__ __forceinline__ void store8_low16(void* p, const uint32_t (&x)[kLane]) {
+  *reinterpret_cast<uint4*>(p) = make_uint4(__byte_perm(x[0], x[1], 0x5410), __byte_perm(x[2], x[3], 0x5410),
+                                            __byte_perm(x[4], x[5], 0x5410), __byte_perm(x[6], x[7], 0x5410));
+}
+
+// The low bytes of four words.
+__device__ __forceinline__ uint32_t pack_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
+__device__ __forceinline__ uint2 load_codes(const uint8_t* p) { return *reinterpret_cast<const uint2*>(p); }
+__device__ __forceinline__ void store_codes(uint8_t* p, const uint32_t (&x)[kLane]) {
+  *reinterpret_cast<uint2*>(p) =
+      make_uint2(pack_bytes(x[0], x[1], x[2], x[3]), pack_bytes(x[4], x[5], x[6], x[7]));
+}
+__device__ __forceinline__ uint32_t code(uint2 codes, int i) {
+  return ((i < 4 ? codes.x : codes.y) >> (8 * (i % 4))) & 0xffu;
+}
+
+// Largest of non-negative floats over a warp: their bit patterns are ordered alike.
+__device__ __forceinline__ float warp_largest(float x) {
+  return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
+}
+
+// --- the fp32 value of eight weights, whatever holds it ---
+
+template <Master kMaster, class Args>
+__device__ __forceinline__ void load_weights(const Args& args, int64_t element, float (&p)[kLane]) {
+  if constexpr (kMaster == Master::fp32) {
+    load8(args.master + element, p);
+  } else {
+    load8(args.weights + element, p);
+  }
+  if constexpr (kMaster == Master::split) {
+    const uint4 packed = *reinterpret_cast<const uint4*>(args.remainder + element);
+    const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) {
+      const auto remainder = static_cast<int16_t>(words[i / 2] >> (16 * (i % 2)));
+      p[i] = join_master(float_bits(p[i]) >> 16, remainder);
+    }
+  }
+}
+
+template <Master kMaster, class Args>
+__device__ __forceinline__ void store_weights(const Args& args, int64_t element, const float (&p)[kLane]) {
+  if constexpr (kMaster == Master::none) {
+    store8(args.weights + element, p);
+  } else {
+    uint32_t weight[kLane];
+    if constexpr (kMaster == Master::stochastic) {
+      const Random128 random = rounding_bits(args.state->input, element / kLane);
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) weight[i] = bf16_stochastic(p[i], random16(random, i));
+    } else if constexpr (kMaster == Master::split) {
+      uint32_t remainder[kLane];
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        const SplitMaster split = split_master(quiet(p[i]));
+        weight[i] = split.weight;
+        remainder[i] = static_cast<uint32_t>(split.remainder);
+      }
+      store8_low16(args.remainder + element, remainder);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) weight[i] = bf16_nearest(p[i]);
+      store8(args.master + element, p);
+    }
+    store8_low16(args.weights + element, weight);
+  }
+}
+
+template <Master kMaster, class T, class G>
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+    adamw_kernel(const __grid_constant__ Arguments<T, G> arguments) {
+  __shared__ Maps maps;
+  const AdamW<T, G>& args = arguments.user;
+  if (args.state->skip != 0) return;
+  static_assert(sizeof(Maps) % sizeof(uint4) == 0);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(Maps) / sizeof(uint4));
+       i += kThreads) {
+    reinterpret_cast<uint4*>(&maps)[i] = reinterpret_cast<const uint4*>(&kMaps)[i];
+  }
+  __syncthreads();
+  const AdamWStep step = adamw_step(*args.state, arguments.factors);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warps = static_cast<int>(gridDim.x) * kWarps;
+  int range_index = 0;
+  for (int block = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32);; block += warps) {
+    while (range_index < args.range_count && block >= arguments.walks[range_index].end_block) ++range_index;
+    if (range_index == args.range_count) return;
+    const Walk& range = arguments.walks[range_index];
+    const int64_t position = block * kAdamWBlock + lane * kLane;
+    const int64_t element = position + range.weight_shift;
+    const int64_t state = position + range.state_shift;
+
+    float p[kLane];
+    float g[kLane];
+    Moments x[kLane];
+    load_weights<kMaster>(args, element, p);
+    if (range.grad_is_low) {
+      load8(args.grad + position + range.grad_shift, g);
+    } else {
+      load8(args.grad32 + position + range.grad_shift, g);
+    }
+    if (range.eight_bit) {
+      const int64_t scale = state / kAdamWBlock;
+      const uint2 m_codes = load_codes(args.m_codes + state);
+      const uint2 v_codes = load_codes(args.v_codes + state);
+      const float keep_m = multiply(arguments.factors.beta1, args.m_scales[scale]);
+      const float keep_v = multiply(arguments.factors.beta2, args.v_scales[scale]);
+      float largest_m = 0;
+      float largest_v = 0;
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        const Moments old = {maps.m.values[code(m_codes, i)], maps.v.values[code(v_codes, i)]};
+        x[i] = next_moments(g[i], old, keep_m, keep_v, step);
+        largest_m = fmaxf(largest_m, fabsf(x[i].m));
+        largest_v = fmaxf(largest_v, x[i].v);
+      }
+      const BlockScale scale_m = block_scale(warp_largest(largest_m));
+      const BlockScale scale_v = block_scale(warp_largest(largest_v));
+      uint32_t new_m[kLane];
+      uint32_t new_v[kLane];
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        new_m[i] = encode_signed(maps.m, multiply(x[i].m, scale_m.inverse));
+        new_v[i] = encode_unsigned(maps.v, multiply(x[i].v, scale_v.inverse));
+      }
+      store_codes(args.m_codes + state, new_m);
+      store_codes(args.v_codes + state, new_v);
+      if (lane == 0) {
+        args.m_scales[scale] = scale_m.scale;
+        args.v_scales[scale] = scale_v.scale;
+      }
+    } else {
+      float m[kLane];
+      float v[kLane];
+      load8(args.m32 + state, m);
+      load8(args.v32 + state, v);
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        x[i] = next_moments(g[i], {m[i], v[i]}, arguments.factors.beta1, arguments.factors.beta2, step);
+        m[i] = x[i].m;
+        v[i] = x[i].v;
+      }
+      store8(args.m32 + state, m);
+      store8(args.v32 + state, v);
+    }
+    const float decay = range.decay ? step.decay : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, arguments.factors.eps, step);
+    store_weights<kMaster>(args, element, p);
+  }
+}
+
+void require_range(const AdamWRange& range, int64_t count, int64_t grad_count, int64_t state_count) {
+  const auto aligned = [](int64_t x) { return x >= 0 && x % kAdamWBlock == 0; };
+  require(
+      aligned(range.begin) && aligned(range.end) && aligned(range.grad_begin) && aligned(range.state_begin),
+      "adamw: a range does not begin and end at multiples of 256");
+  const int64_t length = range.end - range.begin;
+  require(length >= 0 && range.end <= count, "adamw: a range lies outside the weights");
+  require(length <= grad_count - range.grad_begin, "adamw: a range lies outside its gradient buffer");
+  require(length <= state_count - range.state_begin, "adamw: a range lies outside its state buffers");
+}
+
+void require_buffer(const void* pointer, int64_t count, const char* message) {
+  require((count == 0 || pointer != nullptr) && aligned16(pointer), message);
+}
+
+template <Master kMaster, class T, class G>
+void launch(const Arguments<T, G>& arguments, const AdamWLaunch& plan, Stream stream) {
+  adamw_kernel<kMaster, T, G><<<plan.blocks, plan.threads, 0, stream>>>(arguments);
+  check_launch("adamw");
+}
+
+}  // namespace
+
+AdamWLaunch plan_adamw(int64_t elements, const DeviceLimits& limits) {
+  const int64_t needed = ceil_div(ceil_div(elements, kAdamWBlock), int64_t{kWarps});
+  const int64_t resident = int64_t{limits.sm_count} * kBlocksPerSm;
+  return {.threads = kThreads, .blocks = static_cast<int>(std::min(needed, std::max(resident, int64_t{1})))};
+}
+
+template <class T, class G>
+void adamw(const AdamW<T, G>& args, const DeviceLimits& limits, Stream stream) {
+  constexpr bool kOwnMaster = std::is_same_v<T, float>;
+  require(args.range_count >= 0 && args.range_count <= kMaxAdamWRanges, "adamw: more than 16 ranges");
+  require(args.state != nullptr, "adamw: null state");
+  require((args.master_mode == Master::none) == kOwnMaster,
+          "adamw: the master mode does not fit the weights");
+  constexpr const char* kBuffer = "adamw: a buffer is null or not 16-byte aligned";
+  require_buffer(args.weights, args.count, kBuffer);
+  require_buffer(args.remainder, args.master_mode == Master::split ? args.count : 0, kBuffer);
+  require_buffer(args.master, args.master_mode == Master::fp32 ? args.count : 0, kBuffer);
+  require_buffer(args.grad, args.grad_count, kBuffer);
+  require_buffer(args.grad32, args.grad32_count, kBuffer);
+  for (const void* p : {static_cast<const void*>(args.m_codes), static_cast<const void*>(args.v_codes),
+                        static_cast<const void*>(args.m_scales), static_cast<const void*>(args.v_scales)}) {
+    require_buffer(p, args.code_count, kBuffer);
+  }
+  require_buffer(args.m32, args.state32_count, kBuffer);
+  require_buffer(args.v32, args.state32_count, kBuffer);
+
+  Arguments<T, G> arguments{.user = args, .factors = AdamWFactors(args.rules), .walks = {}};
+  int64_t elements = 0;
+  for (int r = 0; r < args.range_count; ++r) {
+    const AdamWRange& range = args.ranges[r];
+    require_range(range, args.count, range.grad_is_low ? args.grad_count : args.grad32_count,
+                  range.eight_bit ? args.code_count : args.state32_count);
+    const int64_t before = elements;
+    elements += range.end - range.begin;
+    require(elements < kMaxElements, "adamw: more than 2^38 elements");
+    arguments.walks[r] = {.weight_shift = range.begin - before,
+                          .grad_shift = range.grad_begin - before,
+                          .state_shift = range.state_begin - before,
+                          .end_block = static_cast<int>(elements / kAdamWBlock),
+                          .grad_is_low = range.grad_is_low,
+                          .eight_bit = range.eight_bit,
+                          .decay = range.decay};
+  }
+  if (elements == 0) return;
+  const AdamWLaunch plan = plan_adamw(elements, limits);
+  if constexpr (kOwnMaster) {
+    launch<Master::none>(arguments, plan, stream);
+  } else if (args.master_mode == Master::stochastic) {
+    launch<Master::stochastic>(arguments, plan, stream);
+  } else if (args.master_mode == Master::split) {
+    launch<Master::split>(arguments, plan, stream);
+  } else {
+    launch<Master::fp32>(arguments, plan, stream);
+  }
+}
+
+template void adamw(const AdamW<float, float>&, const DeviceLimits&, Stream);
+template void adamw(const AdamW<float, bf16>&, const DeviceLimits&, Stream);
+template void adamw(const AdamW<bf16, float>&, const DeviceLimits&, Stream);
+template void adamw(const AdamW<bf16, bf16>&, const DeviceLimits&, Stream);
+
+}  // namespace narrowgauge::cuda

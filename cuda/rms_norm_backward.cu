@@ -1,0 +1,231 @@
+#include "cuda/rms_norm.h"
+#include "cuda/rms_norm_rows.cuh"
+
+namespace narrowgauge::cuda {
+namespace {
+
+// The partial dweight of a block is one row of scratch in this order: element k of vector c at
+// k * (cols / V) + c, so that neighbouring threads touch neighbouring words.
+
+// Adds the blocks' partial sums to dweight. A block takes 32 columns; each warp sums every 32nd partial row.
+__global__ void __launch_bounds__(1024)
+    add_partials_kernel(float* dweight, const float* scratch, int64_t cols, int rows, int vector) {
+  __shared__ float shared[32][33];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t first = int64_t{blockIdx.x} * 32;
+  float sum = 0.0f;
+  if (first + lane < cols) {
+#pragma unroll 4
+    for (int row = warp; row < rows; row += 32) sum += scratch[row * cols + first + lane];
+  }
+  shared[warp][lane] = sum;
+  __syncthreads();
+  const float total = warp_sum(shared[lane][warp]);
+  const int64_t word = first + warp;
+  if (lane == 0 && word < cols) {
+    const int64_t vectors = cols / vector;
+    dweight[word % vectors * vector + word / vectors] += total;
+  }
+}
+
+// Blocks walk over the rows; `lanes` threads share a row, N vectors a thread. dweight is summed in registers
+// over the rows of a thread, then over the block: groups of a warp by shuffles, warps in their order.
+template <class T, int N>
+__global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N))
+    rms_norm_backward_kernel(RmsNormBackward<T> a, int lanes) {
+  constexpr int V = kVec<T>;
+  constexpr int kTogether = 2;  // vectors of dx at a time: dresidual and weight need registers too
+  extern __shared__ float block_dweight[];  // (cols), used when lanes <= 32
+  __shared__ float shared[2][32];           // in turns: one barrier a row is enough
+  const int shift = __popc(static_cast<unsigned>(lanes) - 1);
+  const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int first = first_vector<N>(lane);
+  const int rows_per_block = static_cast<int>(blockDim.x) >> shift;
+  const int row_vectors = static_cast<int>(a.cols) / V;
+  const float inverse_cols = 1.0f / static_cast<float>(a.cols);
+
+  float dweight[N][V] = {};
+  int turn = 0;
+  for (int64_t base = int64_t{blockIdx.x} * rows_per_block; base < a.rows;
+       base += int64_t{gridDim.x} * rows_per_block) {
+    const int64_t row = base + (static_cast<int>(threadIdx.x) >> shift);
+    const int vectors = row < a.rows ? row_vectors : 0;
+    const float rstd = row < a.rows ? a.rstd[row] : 0.0f;
+    const RowPlace place(row, a.group, a.cols);
+    Vec<T> x[N];
+    Vec<T> dy[N];
+    load_row(x, place.of(a.x, a.x_stride), first, vectors);
+    load_row(dy, place.of(a.dy, a.dy_stride), first, vectors);
+
+    float dot = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const int c = first + 32 * i;
+      float w[V];
+      float f[V];
+      float d[V];
+      widen(w, c < vectors ? load_vec(a.weight + c * V) : Vec<T>{});
+      widen(f, x[i]);
+      widen(d, dy[i]);
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const float p = d[k] * (f[k] * rstd);
+        dweight[i][k] += p;
+        dot += p * w[k];
+      }
+      keep_packed(x[i]);
+      keep_packed(dy[i]);
+    }
+    const float mean = row_sum(dot, lanes, shared[turn]) * inverse_cols;
+    turn ^= 1;
+
+    T* dx_row = place.of(a.dx, a.dx_stride);
+    const T* dresidual_row = a.dresidual ? place.of(a.dresidual, a.dresidual_stride) : nullptr;
+#pragma unroll
+    for (int start = 0; start < N; start += kTogether) {
+      Vec<T> weight[kTogether];
+      Vec<T> dresidual[kTogether] = {};
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int c = first + 32 * (start + j);
+        if (start + j < N && c < vectors) {
+          weight[j] = load_vec(a.weight + c * V);
+          if (dresidual_row) dresidual[j] = load_vec(dresidual_row + c * V);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int i = start + j;
+        const int c = first + 32 * i;
+        if (i < N && c < vectors) {
+          float w[V];
+          float f[V];
+          float r[V];
+          float dx[V];
+          widen(w, weight[j]);
+          widen(f, x[i]);
+          widen(r, dresidual[j]);
+          widen(dx, dy[i]);
+#pragma unroll
+          for (int k = 0; k < V; ++k) dx[k] = rstd * (dx[k] * w[k] - f[k] * rstd * mean) + r[k];
+          store_vec(dx_row + c * V, round_vec<T>(dx));
+        }
+      }
+    }
+  }
+
+  float* partial = a.scratch + int64_t{blockIdx.x} * a.cols;
+  float* target = lanes > 32 ? partial : block_dweight;
+  for (int offset = lanes; offset < 32; offset *= 2) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) dweight[i][k] += __shfl_xor_sync(0xffffffffu, dweight[i][k], offset);
+    }
+  }
+  // With lanes > 32 the block is one row's threads and each owns its columns: a single turn.
+  const int turns = lanes > 32 ? 1 : static_cast<int>(blockDim.x) / 32;
+  for (int t = 0; t < turns; ++t) {
+    if (lanes > 32 ||
+        (static_cast<int>(threadIdx.x) / 32 == t && static_cast<int>(threadIdx.x) % 32 < lanes)) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const int c = first + 32 * i;
+        if (c < row_vectors) {
+#pragma unroll
+          for (int k = 0; k < V; ++k) {
+            float& word = target[k * row_vectors + c];
+            word = t == 0 ? dweight[i][k] : word + dweight[i][k];
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+  if (lanes <= 32) {
+    for (int word = static_cast<int>(threadIdx.x); word < a.cols; word += static_cast<int>(blockDim.x)) {
+      partial[word] = block_dweight[word];
+    }
+  }
+}
+
+// Any width and alignment: a block a row, which reads the row twice; a thread owns its columns of the partial
+// dweight in scratch.
+template <class T>
+__global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(0))
+    rms_norm_backward_any_kernel(RmsNormBackward<T> a, int lanes) {
+  __shared__ float shared[2][32];
+  float* partial = a.scratch + int64_t{blockIdx.x} * a.cols;
+  for (int64_t c = threadIdx.x; c < a.cols; c += lanes) partial[c] = 0.0f;
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+    const RowPlace place(row, a.group, a.cols);
+    const T* x = place.of(a.x, a.x_stride);
+    const T* dy = place.of(a.dy, a.dy_stride);
+    const float rstd = a.rstd[row];
+    float dot = 0.0f;
+    for (int64_t c = threadIdx.x; c < a.cols; c += lanes) {
+      const float d = to_float(dy[c]) * (to_float(x[c]) * rstd);
+      partial[c] += d;
+      dot += d * to_float(a.weight[c]);
+    }
+    const float mean = row_sum(dot, lanes, shared[turn]) / static_cast<float>(a.cols);
+    turn ^= 1;
+    T* dx = place.of(a.dx, a.dx_stride);
+    const T* dresidual = a.dresidual ? place.of(a.dresidual, a.dresidual_stride) : nullptr;
+    for (int64_t c = threadIdx.x; c < a.cols; c += lanes) {
+      const float m = to_float(dy[c]) * to_float(a.weight[c]);
+      const float d = rstd * (m - to_float(x[c]) * rstd * mean);
+      dx[c] = from_float<T>(dresidual ? d + to_float(dresidual[c]) : d);
+    }
+  }
+}
+
+template <class T>
+void check_arguments(const RmsNormBackward<T>& a) {
+  require(a.rows >= 0 && a.rows < int64_t{1} << 31, "rms_norm_backward: rows is outside [0, 2^31)");
+  require(a.cols >= 1, "rms_norm_backward: cols is below 1");
+  require(a.group >= 1, "rms_norm_backward: group is below 1");
+  if (a.rows == 0) return;
+  require(a.dx && a.dweight && a.scratch && a.dy && a.x && a.weight && a.rstd,
+          "rms_norm_backward: null pointer");
+  require(a.dx_stride >= a.group * a.cols, "rms_norm_backward: dx_stride is below group * cols");
+  require(a.dy_stride >= 0 && a.x_stride >= 0 && a.dresidual_stride >= 0,
+          "rms_norm_backward: a stride is negative");
+}
+
+template <class T>
+bool vectorised(const RmsNormBackward<T>& a) {
+  const int64_t all = a.cols | a.dx_stride | a.dy_stride | a.x_stride | a.dresidual_stride;
+  return all % kVec<T> == 0 && aligned16(a.dx) && aligned16(a.dy) && aligned16(a.x) &&
+         aligned16(a.dresidual) && aligned16(a.weight);
+}
+
+}  // namespace
+
+template <class T>
+void rms_norm_backward(const RmsNormBackward<T>& args, const DeviceLimits& limits, Stream stream) {
+  using Kernel = void (*)(RmsNormBackward<T>, int);
+  constexpr Kernel kKernels[kRmsNormMaxVectors + 1] = {
+      rms_norm_backward_any_kernel<T>, rms_norm_backward_kernel<T, 1>, rms_norm_backward_kernel<T, 2>,
+      rms_norm_backward_kernel<T, 3>,  rms_norm_backward_kernel<T, 4>, rms_norm_backward_kernel<T, 5>,
+      rms_norm_backward_kernel<T, 6>,  rms_norm_backward_kernel<T, 7>, rms_norm_backward_kernel<T, 8>};
+  check_arguments(args);
+  if (args.rows == 0) return;
+  const RmsNormLaunch launch =
+      plan_rms_norm_backward(args.rows, args.cols, sizeof(T), vectorised(args), limits);
+  kKernels[launch.vectors]<<<launch.blocks, launch.threads, launch.shared_bytes, stream>>>(args,
+                                                                                           launch.lanes);
+  check_launch("rms_norm_backward");
+  const int64_t column_blocks = ceil_div<int64_t>(args.cols, 32);
+  require(column_blocks < int64_t{1} << 31, "rms_norm_backward: cols is too large");
+  add_partials_kernel<<<static_cast<unsigned>(column_blocks), 1024, 0, stream>>>(
+      args.dweight, args.scratch, args.cols, launch.blocks, launch.vectors == 0 ? 1 : kVec<T>);
+  check_launch("rms_norm_backward: add_partials");
+}
+
+template void rms_norm_backward(const RmsNormBackward<float>&, const DeviceLimits&, Stream);
+template void rms_norm_backward(const RmsNormBackward<bf16>&, const DeviceLimits&, Stream);
+
+}  // namespace narrowgauge::cuda

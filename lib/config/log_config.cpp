@@ -1,0 +1,16 @@
+#include "lib/config/log_config.h"
+
+#include "lib/config/key_types.h"
+
+namespace narrowgauge {
+
+ConfigSection log_section() {
+  using L = LogConfig;
+  SectionRows<L> rows("log", "What the run prints.", &Config::log);
+  rows.integer("every", &L::every, at_least(1), "steps", "Distance of plain progress lines.");
+  rows.choice("progress", &L::progress, {"auto", "live", "plain"},
+              "One live line, or plain lines; auto: live on a terminal.");
+  return rows.take();
+}
+
+}  // namespace narrowgauge

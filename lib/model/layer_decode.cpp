@@ -1,0 +1,45 @@
+// A layer's forward for generation, with a key-value cache.
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include "lib/model/buffers.h"
+#include "lib/model/layer.h"
+#include "lib/ops/linear.h"
+
+namespace narrowgauge::model {
+namespace {
+
+// Attention of the one row of qkv, all query heads, over `length` cached positions: (1, A).
+at::Tensor attend_cached(const at::Tensor& qkv, const ops::AttentionShape& shape, const LayerCache& cache,
+                         int64_t length) {
+  const int64_t width = shape.heads * shape.head_dim;
+  const at::Tensor query = qkv.narrow(1, 0, width).view({1, shape.heads, 1, shape.head_dim});
+  const auto cached = [&](const at::Tensor& rows) {
+    return rows.narrow(0, 0, length).transpose(0, 1).unsqueeze(0);
+  };
+  return at::scaled_dot_product_attention(query, cached(cache.keys), cached(cache.values),
+                                          /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/false,
+                                          /*scale=*/{}, /*enable_gqa=*/shape.heads != shape.kv_heads)
+      .reshape({1, width});
+}
+
+}  // namespace
+
+Stream LayerImpl::decode(const Stream& stream, const Pass& pass, int64_t start,
+                         const LayerCache& cache) const {
+  const auto& [batch, context, heads, kv_heads, head_dim] = pass.shape;
+  AttentionKept attention;
+  attention.entry = enter(stream.residual, stream.delta, weights_.attention.norm, pass.eps);
+  attention_project(weights_.attention, pass, attention);
+  const at::Tensor packed = attention.qkv.view({context, heads + 2 * kv_heads, head_dim});
+  cache.keys.narrow(0, start, context).copy_(packed.narrow(1, heads, kv_heads));
+  cache.values.narrow(0, start, context).copy_(packed.narrow(1, heads + kv_heads, kv_heads));
+  if (context == 1) attention.attention.out = attend_cached(attention.qkv, pass.shape, cache, start + 1);
+  const at::Tensor attended = attention_output(weights_.attention, pass, attention);
+
+  FeedForwardKept feed_forward;
+  feed_forward.entry = enter(attention.entry.input, attended, weights_.feed_forward.norm, pass.eps);
+  const at::Tensor residual = feed_forward.entry.input;
+  return {residual, feed_forward_forward(weights_.feed_forward, kept(RecomputeLevel::block), feed_forward)};
+}
+
+}  // namespace narrowgauge::model

@@ -1,0 +1,49 @@
+// FlashAttention-2 as LibTorch ships it; documents run through its variable-length form.
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+
+#include <tuple>
+
+#include "lib/ops/attention_kernels.h"
+
+namespace narrowgauge::ops::detail {
+namespace {
+
+// (batch, context, heads, head_dim), or (tokens, heads, head_dim) when documents are masked.
+Heads kernel_heads(const at::Tensor& packed, const AttentionShape& s, bool varlen) {
+  Heads h = split_heads(packed, s);
+  if (varlen) {
+    for (at::Tensor* t : {&h.q, &h.k, &h.v}) *t = t->flatten(0, 1);
+  }
+  return h;
+}
+
+}  // namespace
+
+AttentionForward flash_cuda_forward(const at::Tensor& qkv, const AttentionShape& s,
+                                    const Documents& documents) {
+  const at::Tensor& cu = documents.cu_seqlens;
+  const auto cu_seqlens = cu.defined() ? std::optional(cu) : std::nullopt;
+  const Heads h = kernel_heads(qkv, s, cu.defined());
+  auto [out, lse, rng, unused, debug] = at::_flash_attention_forward(
+      h.q, h.k, h.v, cu_seqlens, cu_seqlens, s.context, s.context, /*dropout_p=*/0.0, /*is_causal=*/true,
+      /*return_debug_mask=*/false);
+  return {.out = out.reshape({s.batch * s.context, s.heads * s.head_dim}),
+          .lse = lse,
+          .rng_seed = rng,
+          .rng_offset = unused};
+}
+
+void flash_cuda_backward(const Backward& a, const AttentionShape& s, const Documents& documents) {
+  const at::Tensor& cu = documents.cu_seqlens;
+  const Heads h = kernel_heads(a.qkv, s, cu.defined());
+  const auto [dq, dk, dv] = at::_flash_attention_backward(
+      a.dout.view(h.q.sizes()), h.q, h.k, h.v, a.forward.out.view(h.q.sizes()), a.forward.lse, cu, cu,
+      s.context, s.context, /*dropout_p=*/0.0, /*is_causal=*/true, a.forward.rng_seed, a.forward.rng_offset);
+  const Heads d = kernel_heads(a.dqkv, s, cu.defined());
+  d.q.copy_(dq);
+  d.k.copy_(dk);
+  d.v.copy_(dv);
+}
+
+}  // namespace narrowgauge::ops::detail

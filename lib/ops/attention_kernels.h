@@ -1,0 +1,37 @@
+#pragma once
+// The kernels behind attention.h; used by attention.cpp alone.
+#include "lib/ops/attention.h"
+
+namespace narrowgauge::ops::detail {
+
+// Views of packed rows, (batch, context, heads or kv_heads, head_dim): last dimension contiguous, no copy.
+struct Heads {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+};
+Heads split_heads(const at::Tensor& packed, const AttentionShape& shape);
+
+// `documents.cu_seqlens` undefined: one per sequence. `dout`: contiguous (tokens, heads * head_dim).
+struct Backward {
+  const at::Tensor& dqkv;
+  const at::Tensor& dout;
+  const at::Tensor& qkv;
+  const AttentionForward& forward;
+};
+
+AttentionForward flash_cuda_forward(const at::Tensor& qkv, const AttentionShape& shape,
+                                    const Documents& documents);
+void flash_cuda_backward(const Backward& args, const AttentionShape& shape, const Documents& documents);
+
+AttentionForward flash_cpu_forward(const at::Tensor& qkv, const AttentionShape& shape,
+                                   const Documents& documents);
+void flash_cpu_backward(const Backward& args, const AttentionShape& shape, const Documents& documents);
+
+AttentionForward cudnn_forward(const at::Tensor& qkv, const AttentionShape& shape);
+void cudnn_backward(const Backward& args, const AttentionShape& shape);
+
+AttentionForward math_forward(const at::Tensor& qkv, const AttentionShape& shape, const Documents& documents);
+void math_backward(const Backward& args, const AttentionShape& shape, const Documents& documents);
+
+}  // namespace narrowgauge::ops::detail

@@ -1,0 +1,52 @@
+#include "lib/ops/rms_norm_cpu.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/mv.h>
+#include <c10/core/GradMode.h>
+
+namespace narrowgauge::ops::cpu {
+
+void rms_norm(const at::Tensor& y, const at::Tensor& rstd, const at::Tensor& sum, const at::Tensor& x,
+              const at::Tensor& residual, const at::Tensor& weight, double eps) {
+  const c10::NoGradGuard no_grad;
+  if (residual.defined()) {
+    at::Tensor target = sum;
+    at::add_out(target, x, residual);
+  }
+  const at::Tensor& input = residual.defined() ? sum : x;
+  at::Tensor root = rstd;
+  at::linalg_vector_norm_out(root, input, 2, at::IntArrayRef{-1}, /*keepdim=*/true, at::kFloat);
+  root.square_().div_(static_cast<double>(x.size(-1))).add_(eps).rsqrt_();
+  at::Tensor target = y;
+  if (y.scalar_type() == at::kFloat) {
+    at::mul_out(target, input, rstd);
+    target.mul_(weight);
+  } else {
+    at::mul_out(target, at::mul(input, rstd), weight);
+  }
+}
+
+void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
+                       const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
+                       const at::Tensor& dresidual) {
+  const c10::NoGradGuard no_grad;
+  if (x.numel() == 0) return;
+  const int64_t cols = x.size(-1);
+  const at::Tensor xhat = at::mul(x, rstd);
+  at::Tensor work = at::mul(dy, xhat);
+  const at::Tensor rows = work.view({-1, cols});
+  dweight.add_(rows.sum(0));
+  const at::Tensor mean = at::mv(rows, weight.to(at::kFloat)).div_(static_cast<double>(cols)).view_as(rstd);
+  at::mul_out(work, dy, weight);
+  work.addcmul_(xhat, mean, -1);
+  at::Tensor target = dx;
+  if (dresidual.defined()) {
+    at::add_out(target, work.mul_(rstd), dresidual);
+  } else {
+    at::mul_out(target, work, rstd);
+  }
+}
+
+}  // namespace narrowgauge::ops::cpu

@@ -1,0 +1,20 @@
+#pragma once
+#include "lib/config/data_config.h"
+#include "lib/model/transformer.h"
+#include "lib/train/corpus.h"
+
+namespace narrowgauge::train {
+
+struct Evaluation {
+  double loss = 0;  // mean cross-entropy over the counted targets, without z-loss
+  int64_t tokens = 0;
+  [[nodiscard]] double perplexity() const;
+};
+
+// Mean loss over the first windows of `tokens`, at most `max_tokens` tokens and at least one window. Several
+// windows are computed at once, as many as data.context says and no other setting, so the numbers depend on
+// no micro-batch. Waits for the device at the end.
+Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const DataConfig& data,
+                    int32_t end_of_document, int64_t max_tokens);
+
+}  // namespace narrowgauge::train

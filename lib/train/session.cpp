@@ -1,0 +1,81 @@
+#include "lib/train/session.h"
+
+#include <fmt/format.h>
+
+#include "lib/base/error.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/train/checkpoint_identity.h"
+
+namespace narrowgauge::train {
+namespace {
+
+RunIdentity identity_of(const Config& config, const Corpus& corpus) {
+  return run_identity(config, corpus.train.dataset->fingerprint(),
+                      corpus.tokenizer ? corpus.tokenizer->hash() : 0);
+}
+
+}  // namespace
+
+Session::Session(const TrainRequest& request)
+    : config(resolve_auto(request.config)),
+      folder(request.run, request.resume),
+      device(open_device(config.train.device)),
+      corpus(open_corpus(config)) {
+  set_numerics(config.train.deterministic);
+  memory = std::make_unique<DeviceMemory>(device, config.memory.budget);
+  if (const auto step = folder.resume_step()) {
+    restore(*step, request.allow_data_change);
+  } else {
+    model = make_model(config, device.device);
+    set_initial_weights(*model, config);
+    optimizer = make_optimizer(config, *model);
+    optimizer->reset_master();
+  }
+  atomic_write_file(folder.path() / "config.yaml", dump_config(config));
+  if (corpus.tokenizer) corpus.tokenizer->save(folder.path());
+}
+
+void Session::restore(int64_t step, bool allow_data_change) {
+  const CheckpointState saved = folder.checkpoints().read_state(step);
+  require_same_run(saved.identity, identity_of(config, corpus), allow_data_change);
+  if (saved.sequences % sequences() != 0) {
+    throw UserError(
+        fmt::format("the run is at sample {}, which is no multiple of the {} samples of a step; choose "
+                    "another train.tokens_per_step (it was {})",
+                    saved.sequences, sequences(), saved.config.train.tokens_per_step));
+  }
+  model = make_model(config, device.device);
+  optimizer = make_optimizer(config, *model);
+  folder.checkpoints().load_tensors(step, named_weights(model->arena()), optimizer->state_tensors());
+  optimizer->write_state(saved.step_state);
+  position = {.step = saved.step, .tokens = saved.tokens, .sequences = saved.sequences};
+  log_info(fmt::format("resuming {} at step {}", folder.path().string(), step));
+}
+
+std::unique_ptr<data::Loader> Session::make_loader() const {
+  const data::Sampler sampler(corpus.train.range, config.data.context,
+                              static_cast<uint64_t>(config.train.seed), config.data.shuffle);
+  return std::make_unique<data::Loader>(corpus.train.dataset, sampler,
+                                        data::LoaderOptions{.sequences = sequences(),
+                                                            .context = config.data.context,
+                                                            .document_mask = config.data.document_mask,
+                                                            .end_of_document = corpus.end_of_document,
+                                                            .prefetch = config.data.prefetch,
+                                                            .first_step = position.sequences / sequences()},
+                                        host_allocator(device.device));
+}
+
+void Session::save() {
+  folder.checkpoints().save({.step = position.step,
+                             .tokens = position.tokens,
+                             .sequences = position.sequences,
+                             .step_state = optimizer->read_state(),
+                             .config = config,
+                             .identity = identity_of(config, corpus),
+                             .weights = named_weights(model->arena()),
+                             .optimizer = optimizer->state_tensors()},
+                            config.train.keep_last, config.train.keep_every);
+}
+
+}  // namespace narrowgauge::train

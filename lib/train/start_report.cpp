@@ -1,0 +1,64 @@
+#include "lib/train/start_report.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+
+#include "lib/base/log.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
+#include "lib/base/version.h"
+
+namespace narrowgauge::train {
+namespace {
+
+std::string recompute_text(const std::vector<RecomputeLevel>& levels) {
+  std::vector<std::string> names;
+  for (const RecomputeLevel level : levels) names.emplace_back(recompute_name(level));
+  return join(names, ",");
+}
+
+std::string validation_text(const TokenRange& val) {
+  if (!val.dataset) return "no validation";
+  return fmt::format("{} tokens of validation",
+                     format_count(static_cast<double>(val.range.end - val.range.begin)));
+}
+
+}  // namespace
+
+void report_start(const Session& session, const TrainRequest& request, Reporter& reporter) {
+  const Config& config = session.config;
+  const model::Transformer& model = *session.model;
+  const char* attention = ops::attention_kernel_name(model.attention_kernel());
+  const int64_t parameters = config.model.parameter_count();
+  const std::string recompute = recompute_text(config.memory.recompute);
+  const int64_t train_tokens = session.corpus.train.range.end - session.corpus.train.range.begin;
+  log_info(fmt::format("narrowgauge {}: {} parameters on {}, {}, attention {}, {}", kVersion,
+                       format_count(static_cast<double>(parameters)), session.device.name, config.train.dtype,
+                       attention, config.train.deterministic ? "deterministic" : "not deterministic"));
+  log_info(
+      fmt::format("data: {} tokens of training, {}, {}", format_count(static_cast<double>(train_tokens)),
+                  validation_text(session.corpus.val),
+                  session.corpus.tokenizer ? "with its tokenizer" : "no tokenizer: samples are token ids"));
+  log_info(fmt::format("step: {} sequences of {} tokens in micro-batches of {}{}, recompute {}{}",
+                       session.sequences(), config.data.context, config.train.micro_batch,
+                       request.config.train.micro_batch == 0 ? " (auto)" : "", recompute,
+                       request.config.memory.recompute.empty() ? " (auto)" : ""));
+  reporter.event("start", session.position.step,
+                 {{"parameters", parameters},
+                  {"device", session.device.name},
+                  {"driver", session.device.driver},
+                  {"dtype", config.train.dtype},
+                  {"attention", attention},
+                  {"deterministic", config.train.deterministic},
+                  {"recompute", recompute},
+                  {"micro_batch", config.train.micro_batch},
+                  {"sequences", session.sequences()},
+                  {"context", config.data.context},
+                  {"train_tokens", train_tokens},
+                  {"threads", at::get_num_threads()},
+                  {"narrowgauge", kVersion},
+                  {"torch", TORCH_VERSION}});
+}
+
+}  // namespace narrowgauge::train

@@ -1,0 +1,11 @@
+#pragma once
+#include "lib/train/reporter.h"
+#include "lib/train/session.h"
+
+namespace narrowgauge::train {
+
+// Says once what is about to run (model, device, attention kernel, choices made for "auto"), to people and as
+// the "start" row.
+void report_start(const Session& session, const TrainRequest& request, Reporter& reporter);
+
+}  // namespace narrowgauge::train

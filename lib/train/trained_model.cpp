@@ -1,0 +1,27 @@
+#include "lib/train/trained_model.h"
+
+#include "lib/train/checkpoint.h"
+#include "lib/train/device.h"
+#include "lib/train/run_folder.h"
+#include "lib/train/setup.h"
+
+namespace narrowgauge::train {
+
+TrainedModel load_trained_model(const std::filesystem::path& run, const std::string& step,
+                                const std::string& device) {
+  const CheckpointStore store(run);
+  TrainedModel trained;
+  trained.step = find_checkpoint(store, run, step);
+  trained.config = store.read_state(trained.step).config;
+  if (!device.empty()) trained.config.train.device = device;
+  const ComputeDevice where = open_device(trained.config.train.device);
+  set_numerics(trained.config.train.deterministic);
+  trained.model = make_model(trained.config, where.device);
+  store.load_tensors(trained.step, named_weights(trained.model->arena()), {});
+  trained.tokenizer = data::load_tokenizer(run);
+  trained.tokens_are_bytes =
+      trained.tokenizer && trained.tokenizer->hash() == data::make_tokenizer("byte")->hash();
+  return trained;
+}
+
+}  // namespace narrowgauge::train

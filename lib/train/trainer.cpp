@@ -1,0 +1,208 @@
+#include "lib/train/trainer.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/base/error.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/units.h"
+#include "lib/optim/schedule.h"
+#include "lib/train/evaluate.h"
+#include "lib/train/reporter.h"
+#include "lib/train/sample.h"
+#include "lib/train/session.h"
+#include "lib/train/signals.h"
+#include "lib/train/start_report.h"
+
+namespace narrowgauge::train {
+namespace {
+
+constexpr int64_t kMemoryReportStep = 2;  // of this program run: every buffer exists by then
+
+// The loop. It decides when; the parts do.
+class Trainer {
+ public:
+  explicit Trainer(const TrainRequest& request)
+      : request_(request),
+        session_(request),
+        config_(session_.config),
+        reporter_(session_.folder, config_, session_.device, *session_.memory, session_.position.step),
+        step_(*session_.model, *session_.optimizer, session_.sequences(), config_.train.micro_batch),
+        loader_(session_.make_loader()) {}
+
+  void run() {
+    report_start(session_, request_, reporter_);
+    const int64_t first = session_.position.step;
+    reporter_.restart_clock();
+    std::string reason;
+    while ((reason = reason_to_stop()).empty() && train_step()) {
+      if (session_.position.step == first + kMemoryReportStep) report_memory();
+      at_boundary();
+    }
+    finish(reason.empty() ? signals_.name() : reason);
+  }
+
+ private:
+  [[nodiscard]] std::string reason_to_stop() const {
+    const TrainConfig& train = config_.train;
+    if (signals_.requested()) return signals_.name();
+    if (skipped_in_row_ >= config_.optim.max_skips) return "optim.max_skips";
+    if (session_.position.step >= train.steps) return "train.steps";
+    if (train.max_tokens > 0 && session_.position.tokens >= train.max_tokens) return "train.max_tokens";
+    if (train.max_hours > 0 && reporter_.seconds() >= train.max_hours * 3600) return "train.max_hours";
+    return "";
+  }
+
+  // False when a stop dropped the step.
+  bool train_step() {
+    Position& position = session_.position;
+    const double waited = loader_->wait_seconds();
+    step_.wait_for_upload();
+    const data::GlobalBatch& batch = loader_->next();
+    const int64_t schedule =
+        config_.optim.schedule_steps > 0 ? config_.optim.schedule_steps : config_.train.steps;
+    const double rate = optim::learning_rate(config_.optim, schedule, position.step);
+    const cuda::StepInput input{
+        .learning_rate = static_cast<float>(rate),
+        .inverse_tokens = 1.0F / static_cast<float>(std::max<int64_t>(1, batch.counted_targets)),
+        .seed = static_cast<uint64_t>(config_.train.seed),
+        .step = static_cast<uint64_t>(position.step)};
+    const double begin = reporter_.seconds();
+    const bool done =
+        step_.run(batch, input, [&](double fraction) { return worth_finishing(begin, fraction); });
+    if (!done) {
+      log_info(fmt::format("{}: the step would take longer than train.stop_grace, its gradients are dropped",
+                           signals_.name()));
+      return false;
+    }
+    if (queued_) report(*queued_, step_.previous());
+    position.step += 1;
+    position.tokens += batch.sequences * batch.context;
+    position.sequences += batch.sequences;
+    queued_ = QueuedStep{.step = position.step,
+                         .counted = batch.counted_targets,
+                         .tokens = position.tokens,
+                         .learning_rate = rate,
+                         .data_wait_ms = (loader_->wait_seconds() - waited) * 1e3};
+    return true;
+  }
+
+  // Asked between micro-batches: true unless a signal came and the rest of the step would outlast the grace.
+  [[nodiscard]] bool worth_finishing(double begin, double fraction) const {
+    if (!signals_.requested()) return true;
+    const double spent = reporter_.seconds() - begin;
+    const double whole = fraction > 0 ? spent / fraction : reporter_.seconds_per_step().value_or(0);
+    return whole * (1 - fraction) < config_.train.stop_grace;
+  }
+
+  void report(const QueuedStep& queued, const StepResult& result) {
+    reporter_.step(queued, result);
+    skipped_in_row_ = result.state.skipped_in_row;
+  }
+
+  // Waits for the device and reports the last step.
+  void flush() {
+    if (queued_) report(*queued_, step_.latest());
+    queued_.reset();
+  }
+
+  void report_memory() {
+    flush();
+    session_.memory->tighten();
+    reporter_.memory(session_.position.step);
+    reporter_.restart_clock();
+  }
+
+  void at_boundary() {
+    const TrainConfig& train = config_.train;
+    const int64_t step = session_.position.step;
+    const auto every = [&](int64_t interval) { return interval > 0 && step % interval == 0; };
+    const bool evaluate_now = session_.corpus.val.dataset &&
+                              (every(train.eval_every) || step == train.steps) && train.eval_every > 0;
+    const bool sample_now = every(train.sample_every);
+    const bool asked = session_.folder.take_save_request();
+    const bool save_now = every(train.save_every) || asked;
+    if (!evaluate_now && !sample_now && !save_now) return;
+    flush();
+    if (evaluate_now) evaluate_model();
+    if (sample_now) sample_model();
+    if (save_now) save();
+    reporter_.restart_clock();
+  }
+
+  void evaluate_model() {
+    const Corpus& corpus = session_.corpus;
+    const Evaluation result = evaluate(*session_.model, corpus.val, config_.data, corpus.end_of_document,
+                                       config_.train.eval_tokens);
+    reporter_.event("eval", session_.position.step,
+                    {{"loss", result.loss}, {"perplexity", result.perplexity()}, {"tokens", result.tokens}});
+    log_info(fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f} over {} tokens",
+                         session_.position.step, result.loss, result.perplexity(), result.tokens));
+  }
+
+  void sample_model() {
+    const SampleText sample = sample_text(*session_.model, session_.corpus, config_.train);
+    reporter_.event("sample", session_.position.step, {{"prompt", sample.prompt}, {"text", sample.text}});
+    log_info(fmt::format("step {}: sample: {}{}", session_.position.step, sample.prompt, sample.text));
+  }
+
+  void save() {
+    const int64_t step = session_.position.step;
+    if (saved_step_ == step) return;
+    const double begin = reporter_.seconds();
+    session_.save();
+    saved_step_ = step;
+    const double seconds = reporter_.seconds() - begin;
+    const std::string folder = session_.folder.checkpoints().folder(step).string();
+    reporter_.event("checkpoint", step, {{"folder", folder}, {"seconds", seconds}});
+    log_info(fmt::format("saved {} in {}", folder, format_duration(seconds)));
+  }
+
+  void finish(const std::string& reason) {
+    flush();
+    reporter_.clear_line();
+    const bool gave_up = skipped_in_row_ >= config_.optim.max_skips;
+    const int64_t step = session_.position.step;
+    save();
+    reporter_.memory(step);
+    reporter_.event("stop", step, {{"reason", reason}, {"seconds", reporter_.seconds()}});
+    if (gave_up) {
+      throw UserError(
+          fmt::format("the gradient was not finite in {} steps in a row (optim.max_skips is {}); step {} is "
+                      "saved; lower optim.lr, lengthen optim.warmup_steps or look at the data",
+                      skipped_in_row_, config_.optim.max_skips, step));
+    }
+    log_info(fmt::format("stopped at step {} of {} ({}) after {}", step, config_.train.steps, reason,
+                         format_duration(reporter_.seconds())));
+  }
+
+  const TrainRequest& request_;
+  Session session_;
+  const Config& config_;
+  StopSignals signals_;
+  Reporter reporter_;
+  Step step_;
+  std::unique_ptr<data::Loader> loader_;
+  std::optional<QueuedStep> queued_;  // the step whose result has not been read
+  int64_t skipped_in_row_ = 0;
+  int64_t saved_step_ = -1;
+};
+
+}  // namespace
+
+void train(const TrainRequest& request) {
+  try {
+    Trainer(request).run();
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string what = error.what_without_backtrace();
+    throw UserError(fmt::format(
+        "the device's memory is not enough: {}; lower train.micro_batch or memory.loss_chunk, set "
+        "memory.recompute to block, or raise memory.budget",
+        what.substr(0, what.find('\n'))));
+  }
+}
+
+}  // namespace narrowgauge::train

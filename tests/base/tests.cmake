@@ -1,0 +1,2 @@
+narrowgauge_test(base/values cpu narrowgauge_base)
+narrowgauge_test(base/files cpu narrowgauge_base)

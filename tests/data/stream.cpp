@@ -1,0 +1,536 @@
+// Shards of every format, data sets, sampling order, the loader.
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "lib/base/file.h"
+#include "lib/data/loader.h"
+#include "lib/data/sampler.h"
+#include "lib/data/shard_format.h"
+#include "tests/base/child.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/data/support.h"
+#include "tests/support/catch.h"
+
+using namespace narrowgauge;
+using namespace narrowgauge::data;
+using namespace narrowgauge::test;
+
+namespace {
+
+std::vector<int32_t> counting(int32_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+std::string llmc_header(int32_t magic, int32_t version, int32_t count) {
+  std::vector<int32_t> header(256);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = count;
+  return bytes_of(header);
+}
+
+std::string npy(const std::string& type, const std::string& shape, int version = 1,
+                const std::string& order = "False") {
+  std::string dictionary =
+      "{'descr': '" + type + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+  const size_t prefix = version == 1 ? 10 : 12;
+  dictionary.resize((prefix + dictionary.size() + 64) / 64 * 64 - prefix - 1, ' ');
+  dictionary += '\n';
+  std::string out = "\x93NUMPY";
+  out += static_cast<char>(version);
+  out += '\0';
+  const auto length = static_cast<uint32_t>(dictionary.size());
+  out += version == 1 ? bytes_of(std::vector<uint16_t>{static_cast<uint16_t>(length)})
+                      : bytes_of(std::vector<uint32_t>{length});
+  return out + dictionary;
+}
+
+std::string open_error(const std::filesystem::path& path) {
+  return user_error([&] { (void)Dataset::open(path.string()); });
+}
+
+}  // namespace
+
+TEST_CASE("every format gives the same tokens through mmap and through reads") {
+  const TemporaryFolder folder;
+  const std::vector<int32_t> tokens = {0, 1, 2, 999, 65535, 4660};
+  const std::vector<uint16_t> u16(tokens.begin(), tokens.end());
+  const std::vector<uint32_t> u32(tokens.begin(), tokens.end());
+  const std::vector<int64_t> i64(tokens.begin(), tokens.end());
+  write_shards(folder / "own2", tokens, {65536, 11, 2});
+  write_shards(folder / "own4", tokens, {65537, 11, 2});
+  write_file(folder / "raw.bin", bytes_of(u16));
+  write_file(folder / "llmc1.bin", llmc_header(20240520, 1, 6) + bytes_of(u16));
+  write_file(folder / "llmc7.bin", llmc_header(20240801, 7, 6) + bytes_of(u32));
+  write_file(folder / "u2.npy", npy("<u2", "(6,)") + bytes_of(u16));
+  write_file(folder / "u4.npy", npy("<u4", "(6,)") + bytes_of(u32));
+  write_file(folder / "i4.npy", npy("<i4", "(6,)", 2) + bytes_of(tokens));
+  write_file(folder / "i8.npy", npy("<i8", "(6,)") + bytes_of(i64));
+
+  const std::map<std::string, std::pair<ShardFormat, int>> files = {
+      {"own2/shard-000000.ngt", {ShardFormat::narrowgauge, 2}},
+      {"own4/shard-000000.ngt", {ShardFormat::narrowgauge, 4}},
+      {"raw.bin", {ShardFormat::raw_uint16, 2}},
+      {"llmc1.bin", {ShardFormat::llmc, 2}},
+      {"llmc7.bin", {ShardFormat::llmc, 4}},
+      {"u2.npy", {ShardFormat::npy, 2}},
+      {"u4.npy", {ShardFormat::npy, 4}},
+      {"i4.npy", {ShardFormat::npy, 4}},
+      {"i8.npy", {ShardFormat::npy, 8}}};
+  for (const auto& [name, expected] : files) {
+    for (const auto access : {FileAccess::map, FileAccess::read, FileAccess::automatic}) {
+      INFO(name);
+      const auto shard = Shard::open(folder / name, access);
+      CHECK(shard->info().format == expected.first);
+      CHECK(shard->info().token_bytes == expected.second);
+      REQUIRE(shard->info().count == 6);
+      std::vector<int32_t> got(6);
+      shard->read(0, 6, got.data());
+      CHECK(got == tokens);
+      shard->read(3, 2, got.data());
+      CHECK(got[0] == 999);
+      CHECK(got[1] == 65535);
+      CHECK(shard->id(5) == 4660);
+      CHECK_THROWS_AS(shard->read(5, 2, got.data()), std::out_of_range);
+      CHECK_THROWS_AS(shard->read(-1, 2, got.data()), std::out_of_range);
+    }
+  }
+}
+
+TEST_CASE("our own header, byte by byte") {
+  const TemporaryFolder folder;
+  write_shards(folder / "s", std::vector<int32_t>{3, 258}, {259, 0x1122334455667788, 2});
+  const std::string bytes = file_text(folder / "s/shard-000000.ngt");
+  REQUIRE(bytes.size() == 64 + 4);
+  CHECK(bytes.substr(0, 8) == "NGTOKENS");
+  CHECK(bytes.substr(8, 8) == std::string("\1\0\0\0\2\0\0\0", 8));
+  CHECK(bytes.substr(16, 16) == bytes_of(std::vector<int64_t>{2, 259}));
+  CHECK(bytes.substr(32, 8) == "\x88\x77\x66\x55\x44\x33\x22\x11");
+  CHECK(bytes.substr(40, 8) == bytes_of(std::vector<int64_t>{2}));
+  CHECK(bytes.substr(64) == std::string("\3\0\2\1", 4));
+  const auto info = Shard::open(folder / "s/shard-000000.ngt")->info();
+  CHECK(info.vocab_size == 259);
+  CHECK(info.end_of_document == 2);
+  CHECK(info.tokenizer_hash == 0x1122334455667788);
+}
+
+TEST_CASE("an unfinished shard is no shard, and a full disk is the user's error") {
+  const TemporaryFolder folder;
+  {
+    ShardWriter writer(folder.path(), {1000, 1, 2}, 1 << 20);
+    writer.append(counting(100));
+  }
+  CHECK(says(open_error(folder.path()), {"shard-000000.ngt", "NGTOKENS"}));
+  const auto child = in_child([&] {
+    ignore_file_signals();
+    limit_file_size(1 << 20);
+    const std::vector<int32_t> tokens(2 << 20, 5);
+    const auto error = user_error([&] { write_shards(folder / "full", tokens); });
+    std::puts(error.c_str());
+    return error.empty() ? 1 : 0;
+  });
+  INFO(child.output);
+  CHECK(child.exit_code == 0);
+  CHECK(child.output.find("full/shard-000000.ngt") != std::string::npos);
+}
+
+TEST_CASE("bad shards are refused with one line") {
+  const TemporaryFolder folder;
+  const std::string six = bytes_of(std::vector<uint16_t>{1, 2, 3, 4, 5, 6});
+  const auto refused = [&](const std::string& name, const std::string& bytes,
+                           std::vector<std::string> parts) {
+    write_file(folder / name, bytes);
+    parts.push_back(name);
+    const auto error = open_error(folder / name);
+    INFO(name << ": " << error);
+    CHECK(says(error, parts));
+  };
+  CHECK(says(open_error(folder / "gone.bin"), {"gone.bin", "no such", "narrowgauge prepare"}));
+  CHECK(says(open_error(folder / "gone*.bin"), {"gone*.bin", "pattern"}));
+  CHECK(says(open_error(folder.path()), {"no token files", "narrowgauge prepare"}));
+  CHECK(says(open_error(""), {"data.train"}));
+  refused("empty.bin", "", {"empty"});
+  refused("odd.bin", "abc", {"truncated", "3 bytes"});
+  refused("text.txt", "some text", {"not a token file", "narrowgauge prepare"});
+  refused("l0.bin", llmc_header(20240520, 1, 0), {"0 tokens"});
+  refused("l1.bin", llmc_header(20240520, 1, 7) + six, {"truncated", "7 tokens", "12 bytes"});
+  refused("l2.bin", llmc_header(20240520, 1, 5) + six, {"malformed", "5 tokens"});
+  refused("l3.bin", llmc_header(20240520, 2, 6) + six, {"version 2", "version 1"});
+  refused("l4.bin", llmc_header(20240801, 1, 3) + six, {"version 1", "version 7"});
+  refused("l5.bin", llmc_header(20240520, 1, 6).substr(0, 500), {"truncated", "500 bytes"});
+  refused("l6.bin", llmc_header(20240520, 1, -1) + six, {"-1"});
+  refused("eval.bin", llmc_header(20240522, 1, 6) + six, {"20240522"});
+  refused("n1.npy", npy("<f4", "(3,)") + six, {"'<f4'", "uint16"});
+  refused("n2.npy", npy(">u2", "(6,)") + six, {"'>u2'"});
+  refused("n3.npy", npy("<u2", "(2, 3)") + six, {"shape (2, 3)"});
+  refused("n4.npy", npy("<u2", "(6,)", 1, "True") + six, {"Fortran"});
+  refused("n5.npy", npy("<u2", "(7,)") + six, {"truncated", "7 tokens"});
+  refused("n6.npy", npy("<u2", "(6,)", 3) + six, {"format 3"});
+  refused("n7.npy", std::string("\x93NUMPY\1\0\xff\xff", 10), {"header"});
+  refused("n8.npy", npy("<u2", "(0,)"), {"0 tokens"});
+  refused("n9.npy", npy("<u2", "()") + six, {"shape ()"});
+
+  write_shards(folder / "own", counting(100));
+  const std::string good = file_text(folder / "own/shard-000000.ngt");
+  refused("a.ngt", good.substr(0, 30), {"truncated", "30 bytes"});
+  refused("b.ngt", good.substr(0, good.size() - 1), {"truncated", "100 tokens", "199 bytes"});
+  refused("c.ngt", good + "xx", {"malformed", "202 bytes"});
+  refused("d.ngt", "NGTOKENX" + good.substr(8), {"NGTOKENS"});
+  std::string changed = good;
+  changed[8] = 9;
+  refused("e.ngt", changed, {"version 9", "version 1", "again"});
+  changed = good;
+  changed[16] = 101;
+  refused("f.ngt", changed, {"corrupted", "checksum"});
+
+  changed = good;
+  changed[100] ^= 1;
+  write_file(folder / "g.ngt", changed);
+  CHECK(
+      says(user_error([&] { Shard::open(folder / "g.ngt")->verify(); }), {"g.ngt", "corrupted", "checksum"}));
+  CHECK(Shard::open(folder / "own/shard-000000.ngt")->verify());
+}
+
+TEST_CASE("ids beyond the vocabulary are named with file and position") {
+  const TemporaryFolder folder;
+  std::vector<int32_t> out(4);
+  write_file(folder / "raw.bin", bytes_of(std::vector<uint16_t>{1, 2, 31999, 32000}));
+  auto dataset = Dataset::open((folder / "raw.bin").string());
+  dataset->read(0, 4, out.data());
+  dataset->set_vocab_limit(32000);
+  dataset->read(0, 3, out.data());
+  const auto error = user_error([&] { dataset->read(1, 3, out.data()); });
+  CHECK(says(error, {"raw.bin", "token 3", "32000", "[0, 32000)", "model.vocab_size to at least 32001"}));
+
+  write_file(folder / "neg.npy", npy("<i4", "(3,)") + bytes_of(std::vector<int32_t>{1, -7, 2}));
+  dataset = Dataset::open((folder / "neg.npy").string());
+  CHECK(says(user_error([&] { dataset->read(0, 3, out.data()); }), {"neg.npy", "token 1", "id -7"}));
+  write_file(folder / "big.npy", npy("<i8", "(2,)") + bytes_of(std::vector<int64_t>{1, int64_t{1} << 40}));
+  dataset = Dataset::open((folder / "big.npy").string());
+  CHECK(says(user_error([&] { dataset->read(0, 2, out.data()); }), {"token 1", "id 1099511627776"}));
+  write_file(folder / "u4.npy", npy("<u4", "(1,)") + bytes_of(std::vector<uint32_t>{0xFFFFFFFE}));
+  dataset = Dataset::open((folder / "u4.npy").string());
+  CHECK(says(user_error([&] { dataset->read(0, 1, out.data()); }), {"token 0", "id 4294967294"}));
+
+  write_shards(folder / "own", counting(10), {50257, 1, 2});
+  dataset = Dataset::open((folder / "own").string());
+  dataset->set_vocab_limit(50304);
+  CHECK(says(user_error([&] { dataset->set_vocab_limit(32000); }), {"50257", "32000", "model.vocab_size"}));
+}
+
+TEST_CASE("a data set is its shards one after another, in the order of their names") {
+  const TemporaryFolder folder;
+  const auto tokens = counting(1000);
+  write_shards(folder / "d", tokens, {1000, 7, 2}, 64);
+  write_file(folder / "d/tokenizer.byte", "x");
+  write_file(folder / "d/notes.txt", "x");
+  std::filesystem::create_directory(folder / "d/deeper.bin");
+  const auto dataset = Dataset::open((folder / "d").string());
+  CHECK(dataset->shards().size() == 16);
+  REQUIRE(dataset->token_count() == 1000);
+  CHECK(dataset->vocab_size() == 1000);
+  CHECK(dataset->tokenizer_hash() == 7U);
+  CHECK(dataset->end_of_document() == 2);
+  CHECK(dataset->folder() == folder / "d");
+  for (int64_t offset : {0, 1, 63, 64, 65, 500, 999}) {
+    for (int64_t count : {0, 1, 2, 64, 129, 500}) {
+      if (offset + count > 1000) continue;
+      std::vector<int32_t> got(static_cast<size_t>(count));
+      dataset->read(offset, count, got.data());
+      CHECK(std::equal(got.begin(), got.end(), tokens.begin() + offset));
+    }
+  }
+  CHECK_THROWS_AS(dataset->read(990, 11, nullptr), std::out_of_range);
+  CHECK(all_tokens((folder / "d/*").string()) == tokens);
+  CHECK(all_tokens((folder / "d/shard-00000[1-2].ngt").string()) ==
+        std::vector<int32_t>(tokens.begin() + 64, tokens.begin() + 192));
+
+  // The fingerprint follows the content and the names, not the place.
+  std::filesystem::copy(folder / "d", folder / "copy");
+  CHECK(Dataset::open((folder / "copy").string())->fingerprint() == dataset->fingerprint());
+  std::filesystem::remove(folder / "copy/shard-000015.ngt");
+  CHECK(Dataset::open((folder / "copy").string())->fingerprint() != dataset->fingerprint());
+  auto other = tokens;
+  other[10] = 3;
+  write_shards(folder / "other", other, {1000, 7, 2}, 64);
+  CHECK(Dataset::open((folder / "other").string())->fingerprint() != dataset->fingerprint());
+}
+
+TEST_CASE("shards of different tokenizers are refused in one set") {
+  const TemporaryFolder folder;
+  const auto mix = [&](const std::string& name, ShardSetInfo second) {
+    write_shards(folder / name, counting(10), {1000, 7, 2});
+    write_shards(folder / (name + "2"), counting(10), second);
+    std::filesystem::rename(folder / (name + "2/shard-000000.ngt"), folder / (name + "/shard-000001.ngt"));
+    return open_error(folder / name);
+  };
+  CHECK(says(mix("v", {1001, 7, 2}),
+             {"shard-000000.ngt", "shard-000001.ngt", "vocabulary size (1000 and 1001)"}));
+  CHECK(says(mix("t", {1000, 8, 2}), {"tokenizer"}));
+  CHECK(says(mix("e", {1000, 7, 3}), {"end-of-document token (2 and 3)"}));
+  CHECK(mix("same", {1000, 7, 2}).empty());
+  write_file(folder / "same/x.bin", bytes_of(std::vector<uint16_t>{1, 2}));
+  CHECK(says(open_error(folder / "same"), {"vocabulary size (1000 and 0)"}));
+}
+
+TEST_CASE("permute is a bijection for every count, seed and epoch") {
+  for (int64_t count = 1; count <= 130; ++count) {
+    for (uint64_t seed : {0ULL, 1ULL, ~0ULL}) {
+      std::set<int64_t> seen;
+      for (int64_t i = 0; i < count; ++i) seen.insert(permute(i, count, seed, count % 3));
+      REQUIRE(static_cast<int64_t>(seen.size()) == count);
+      REQUIRE(*seen.begin() == 0);
+      REQUIRE(*seen.rbegin() == count - 1);
+    }
+  }
+  for (int64_t count : {1000, 4095, 4096, 4097, 100003}) {
+    std::vector<bool> seen(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<size_t>(permute(i, count, 42, 1));
+      REQUIRE(!seen[value]);
+      seen[value] = true;
+    }
+  }
+  const int64_t huge = (int64_t{1} << 40) + 12345;
+  for (int64_t i = 0; i < 1000; ++i) {
+    const int64_t value = permute(i, huge, 3, 0);
+    REQUIRE((value >= 0 && value < huge));
+  }
+}
+
+TEST_CASE("permute spreads, differs by seed and epoch, and never changes") {
+  const int64_t count = 10000;
+  const auto order = [&](uint64_t seed, int64_t epoch) {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < count; ++i) values.push_back(permute(i, count, seed, epoch));
+    return values;
+  };
+  const auto base = order(1, 0);
+  for (const auto& other : {order(2, 0), order(1, 1), order(1 + (1ULL << 40), 0), order(0, 1)}) {
+    int same = 0;
+    for (size_t i = 0; i < other.size(); ++i) same += other[i] == base[i];
+    CHECK(same < 20);  // 1 is expected
+  }
+  // Values of the first hundredth fall evenly into ten parts; neighbours do not stay neighbours.
+  std::vector<int> parts(10);
+  int neighbours = 0;
+  for (size_t i = 0; i < 1000; ++i) {
+    ++parts[static_cast<size_t>(base[i] / 1000)];
+    neighbours += std::abs(base[i + 1] - base[i]) == 1;
+  }
+  for (const int part : parts) CHECK(std::abs(part - 100) < 45);
+  CHECK(neighbours < 5);
+  // Stored orders depend on these numbers: a change would break every resume.
+  std::vector<int64_t> first;
+  for (int64_t i = 0; i < 6; ++i) first.push_back(permute(i, 100, 1337, 2));
+  CHECK(first == std::vector<int64_t>{42, 96, 62, 81, 56, 36});
+}
+
+TEST_CASE("samples are windows that start every context tokens") {
+  const Sampler plain({10, 10 + 4 * 8 + 1}, 8, 5, false);
+  REQUIRE(plain.samples_per_epoch() == 4);
+  for (int64_t i = 0; i < 12; ++i) CHECK(plain.offset(i) == 10 + i % 4 * 8);
+  CHECK(Sampler({0, 8 * 4}, 8, 5, false).samples_per_epoch() == 3);  // the last target is missing
+  CHECK_THROWS_AS(Sampler({0, 8}, 8, 5, false), std::invalid_argument);
+
+  const Sampler shuffled({100, 100 + 1000 * 8 + 1}, 8, 5, true);
+  std::vector<int64_t> epochs[2];
+  for (int64_t i = 0; i < 2000; ++i) epochs[i / 1000].push_back(shuffled.offset(i));
+  CHECK(epochs[0] != epochs[1]);
+  for (auto& epoch : epochs) {
+    std::sort(epoch.begin(), epoch.end());
+    for (int64_t i = 0; i < 1000; ++i) REQUIRE(epoch[static_cast<size_t>(i)] == 100 + i * 8);
+  }
+  CHECK(shuffled.offset(7) == 100 + 8 * permute(7, 1000, 5, 0));
+}
+
+TEST_CASE("train and validation share no token and both have a window") {
+  for (int64_t context : {1, 8, 100}) {
+    for (int64_t tokens = 2 * (context + 1); tokens < 2 * (context + 1) + 500; tokens += 7) {
+      for (double fraction : {1e-9, 0.01, 0.5, 0.999}) {
+        const auto [train, val] = split_train_val(tokens, context, fraction);
+        REQUIRE(train.begin == 0);
+        REQUIRE(train.end == val.begin);
+        REQUIRE(val.end == tokens);
+        REQUIRE(sample_count(train.end, context) >= 1);
+        REQUIRE(sample_count(val.end - val.begin, context) >= 1);
+        REQUIRE((val.end - val.begin) % context == (context == 1 ? 0 : 1));
+      }
+    }
+  }
+  const auto split = split_train_val(1001, 10, 0.1);
+  CHECK(split.val.end - split.val.begin == 101);
+  const auto whole = split_train_val(11, 10, 0);
+  CHECK(whole.train.end == 11);
+  CHECK(whole.val.begin == whole.val.end);
+  CHECK(says(user_error([] { split_train_val(10, 10, 0); }), {"10 tokens", "at least 11", "data.context"}));
+  CHECK(says(user_error([] { split_train_val(21, 10, 0.01); }),
+             {"21 tokens", "at least 22", "data.val_fraction"}));
+}
+
+namespace {
+
+struct Loaded {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+};
+
+Loaded load_sequences(const std::shared_ptr<const Dataset>& dataset, const Sampler& sampler,
+                      LoaderOptions options, int64_t sequences) {
+  Loader loader(dataset, sampler, options);
+  Loaded out;
+  for (int64_t step = options.first_step; step < sequences / options.sequences; ++step) {
+    const auto& batch = loader.next();
+    REQUIRE(batch.step == step);
+    REQUIRE(batch.counted_targets == options.sequences * options.context);
+    const auto values = batch.sequences * batch.context;
+    out.tokens.insert(out.tokens.end(), batch.tokens, batch.tokens + values);
+    out.targets.insert(out.targets.end(), batch.targets, batch.targets + values);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the loader's order does not depend on batch size, prefetch or resumption") {
+  const TemporaryFolder folder;
+  std::vector<int32_t> tokens(5000);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 7919 % 1000);
+  write_shards(folder / "d", tokens, {1000, 7, 2}, 333);
+  const auto dataset = Dataset::open((folder / "d").string());
+  const Sampler sampler({0, dataset->token_count()}, 16, 9, true);
+
+  std::vector<int32_t> expected;
+  std::vector<int32_t> expected_targets;
+  for (int64_t i = 0; i < 720; ++i) {
+    const auto start = tokens.begin() + sampler.offset(i);
+    expected.insert(expected.end(), start, start + 16);
+    expected_targets.insert(expected_targets.end(), start + 1, start + 17);
+  }
+  for (int64_t sequences : {1, 2, 8, 24}) {
+    for (int64_t prefetch : {0, 1, 2, 7}) {
+      LoaderOptions options;
+      options.sequences = sequences;
+      options.context = 16;
+      options.prefetch = prefetch;
+      const auto loaded = load_sequences(dataset, sampler, options, 720);
+      CHECK(loaded.tokens == expected);
+      CHECK(loaded.targets == expected_targets);
+    }
+  }
+  LoaderOptions options;
+  options.sequences = 8;
+  options.context = 16;
+  options.first_step = 33;
+  const auto resumed = load_sequences(dataset, sampler, options, 720);
+  CHECK(std::equal(resumed.tokens.begin(), resumed.tokens.end(), expected.begin() + 33 * 8 * 16));
+}
+
+TEST_CASE("documents restart positions after the end-of-document token") {
+  const TemporaryFolder folder;
+  write_shards(folder / "d", std::vector<int32_t>{5, 2, 6, 7, 2, 2, 8, 9, 2, 4, 4, 4, 4});
+  const auto dataset = Dataset::open((folder / "d").string());
+  LoaderOptions options;
+  options.sequences = 2;
+  options.context = 6;
+  options.document_mask = true;
+  options.end_of_document = 2;
+  Loader loader(dataset, Sampler({0, 13}, 6, 0, false), options);
+  const auto& batch = loader.next();
+  CHECK(std::vector<int32_t>(batch.tokens, batch.tokens + 12) ==
+        std::vector<int32_t>{5, 2, 6, 7, 2, 2, 8, 9, 2, 4, 4, 4});
+  CHECK(std::vector<int32_t>(batch.targets, batch.targets + 12) ==
+        std::vector<int32_t>{2, 6, 7, 2, 2, 8, 9, 2, 4, 4, 4, 4});
+  CHECK(std::vector<int32_t>(batch.positions, batch.positions + 12) ==
+        std::vector<int32_t>{0, 1, 0, 1, 2, 0, 0, 1, 2, 0, 1, 2});
+  CHECK(batch.document_starts == std::vector<std::vector<int32_t>>{{0, 2, 5}, {0, 3}});
+  CHECK(batch.counted_targets == 12);
+}
+
+TEST_CASE("the loader uses the allocator for every array, stops cleanly and forwards errors") {
+  const TemporaryFolder folder;
+  std::vector<int32_t> tokens(400, 5);
+  tokens[390] = 999;
+  write_shards(folder / "d", tokens);
+  write_file(folder / "raw.bin", file_text(folder / "d/shard-000000.ngt").substr(64));
+  const auto dataset = Dataset::open((folder / "raw.bin").string());
+  dataset->set_vocab_limit(100);
+  const Sampler sampler({0, 400}, 10, 0, false);
+  LoaderOptions options;
+  options.context = 10;
+  options.sequences = 3;
+  std::atomic<int> live{0};
+  int allocations = 0;
+  const HostAllocator counted = [&](size_t bytes) {
+    CHECK(bytes == 3 * 10 * 4);
+    ++allocations;
+    ++live;
+    auto buffer = plain_host_buffer(bytes);
+    return HostBuffer{buffer.data, [&live, release = buffer.release] {
+                        --live;
+                        release();
+                      }};
+  };
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    Loader never_used(dataset, sampler, options, counted);
+  }
+  CHECK(allocations == 50 * 3 * 2);
+  CHECK(live == 0);
+  options.document_mask = true;
+  { Loader with_positions(dataset, sampler, options, counted); }
+  CHECK(allocations == 50 * 3 * 2 + 3 * 3);
+  CHECK(live == 0);
+  options.document_mask = false;
+  const HostAllocator failing = [&](size_t bytes) {
+    if (live == 3) throw std::bad_alloc();
+    return counted(bytes);
+  };
+  CHECK_THROWS_AS(Loader(dataset, sampler, options, failing), std::bad_alloc);
+  CHECK(live == 0);
+
+  Loader loader(dataset, sampler, options);
+  for (int step = 0; step < 12; ++step) CHECK(loader.next().tokens[0] == 5);  // sequences 0..35
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    CHECK(says(user_error([&] { (void)loader.next(); }), {"raw.bin", "token 390", "999"}));
+  }
+  CHECK(loader.wait_seconds() >= 0);
+}
+
+TEST_CASE("the loader under stress: slow and fast consumers, many loaders") {
+  const TemporaryFolder folder;
+  std::vector<int32_t> tokens(20001);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 997);
+  write_shards(folder / "d", tokens, {1000, 7, 2}, 5000);
+  const auto dataset = Dataset::open((folder / "d").string());
+  std::vector<std::jthread> threads;
+  std::atomic<int> wrong{0};
+  for (int id = 0; id < 6; ++id) {
+    threads.emplace_back([&, id] {
+      const Sampler sampler({0, 20001}, 20, static_cast<uint64_t>(id), true);
+      LoaderOptions options;
+      options.sequences = 5;
+      options.context = 20;
+      options.prefetch = id;
+      Loader loader(dataset, sampler, options);
+      for (int64_t step = 0; step < 600; ++step) {
+        const auto& batch = loader.next();
+        if (step % 100 == id) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        for (int64_t j = 0; j < 5; ++j) {
+          const int64_t start = sampler.offset(step * 5 + j);
+          for (int64_t i = 0; i < 20; ++i) {
+            wrong += batch.tokens[j * 20 + i] != (start + i) % 997 ||
+                     batch.targets[j * 20 + i] != (start + i + 1) % 997;
+          }
+        }
+      }
+    });
+  }
+  threads.clear();
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# The measurements and checks that need a GPU, in parts of under 8 minutes each:
+#   tests/gpu/run.sh PACK PART...      PACK: the folder that tests/gpu/pack.sh filled; logs go to $OUT (default gpu-logs)
+# parts: tests, sanitize, export, flagship, peer, resume, states
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+pack=$(readlink -f "${1:?usage: tests/gpu/run.sh PACK PART...}")
+shift
+out=${OUT:-gpu-logs}
+mkdir -p "$out"
+work=${WORK:-$(mktemp -d)}
+mkdir -p "$work"
+torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))')
+export LD_LIBRARY_PATH=$torch/lib:$pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export NARROWGAUGE_GOLDEN=$pack/golden NARROWGAUGE_DATA=$pack/data NARROWGAUGE_PROGRAM=$pack/narrowgauge
+narrowgauge=$pack/narrowgauge
+budget=14.5GiB
+failed=0
+
+say() { printf '== %s\n' "$*"; }
+check() { # NAME COMMAND...: runs it, logs it, prints one line
+  local name=$1 started=$SECONDS status=0
+  shift
+  "$@" >"$out/$name.log" 2>&1 || status=$?
+  if [ $status -eq 0 ]; then say "$name ok ($((SECONDS - started)) s)"; else
+    failed=1
+    say "$name FAILED with $status ($((SECONDS - started)) s)"
+    grep -E 'FAILED|error|Error|ERROR|REQUIRE|CHECK|with expansion|  [^ ].* (<|>|==)|what\(\)' "$out/$name.log" | head -${LINES_SHOWN:-25}
+    tail -4 "$out/$name.log"
+  fi
+}
+
+gpu_tests() { # every GPU test program but the long ones
+  local program
+  for program in "$pack"/tests/*; do
+    case $(basename "$program") in *states*) continue ;; esac
+    check "$(basename "$program")" timeout 240 "$program" --durations yes
+  done
+}
+
+sanitize() { # memcheck, racecheck and initcheck over the kernel tests at odd sizes
+  local tool program
+  for program in "$pack"/tests/*; do
+    "$program" --list-tests '[sanitize]' 2>/dev/null | grep -q '[1-9][0-9]* .*test case' || continue
+    for tool in memcheck racecheck initcheck; do
+      check "sanitize_${tool}_$(basename "$program")" timeout 200 compute-sanitizer --tool $tool --error-exitcode 9 \
+        --launch-timeout 0 "$program" '[sanitize]'
+    done
+  done
+}
+
+export_check() { # a small trained model: transformers loads our export and agrees
+  local run=$work/small tokens=$pack/data/shakespeare
+  check export_train "$narrowgauge" train configs/quickstart.yaml --run "$run" --set data.train="$tokens" --set train.steps=60 \
+    --set model.vocab_size=32000 --set train.dtype=fp32 --set train.eval_every=0 --set model.kv_heads=2 --set data.val_fraction=0.05 --set data.context=256
+  check export "$narrowgauge" export "$run" --out "$work/small-export" --dtype fp32
+  check export_eval bash -c "'$narrowgauge' eval '$run' --json > '$out/export_eval.json'"
+  check export_transformers python3 tests/peer/check_export.py "$work/small-export" "$tokens" 256 0.05 \
+    "$out/export_eval.json" 2e-5
+}
+
+common=(--set data.train="$pack/data/shakespeare" --set data.shuffle=false --set data.val_fraction=0.05 --set train.steps=100
+        --set optim.warmup_steps=20 --set optim.schedule=cosine --set optim.lr=3e-4 --set memory.budget=$budget
+        --set model.init=normal --set train.eval_every=0 --set log.every=10)
+
+flagship() { # the 977M model, 100 steps on real tokens, then evaluation and samples
+  nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw --format=csv
+  check flagship_start "$narrowgauge" train configs/1b-16gb.yaml --run "$work/start" "${common[@]}" --set train.steps=0
+  check flagship_export "$narrowgauge" export "$work/start" --out "$work/start-export" --dtype bf16
+  check flagship_train "$narrowgauge" train configs/1b-16gb.yaml --run "$work/flagship" "${common[@]}"
+  cp "$work/flagship/metrics.jsonl" "$out/flagship.jsonl"
+  tail -5 "$out/flagship_train.log"
+  check flagship_eval "$narrowgauge" eval "$work/flagship"
+  cat "$out/flagship_eval.log"
+  check flagship_sample "$narrowgauge" sample "$work/flagship" --prompt "KING HENRY:" --tokens 200 --temperature 0.8 --top-k 50 \
+    --top-p 0.95 --seed 1
+  cat "$out/flagship_sample.log"
+}
+
+peer() { # the same run in plain PyTorch, from the same weights
+  check peer_train python3 tests/peer/train.py --model "$work/start-export" --tokens "$pack/data/shakespeare" --steps 100 --warmup 20 \
+    --lr 3e-4 --val-fraction 0.05 --out "$out/peer.jsonl"
+  tail -2 "$out/peer_train.log"
+  python3 - "$out/flagship.jsonl" "$out/peer.jsonl" <<'PY' || failed=1
+import json, sys
+def losses(path): return [row["loss"] for row in map(json.loads, open(path)) if row.get("event") == "step"]
+ours, theirs = (losses(path) for path in sys.argv[1:3])
+a, b = (sum(x[-20:]) / 20 for x in (ours, theirs))
+print(f"first losses {ours[0]:.4f} {theirs[0]:.4f}; mean of the last 20: narrowgauge {a:.4f} PyTorch {b:.4f} difference {100 * (a / b - 1):+.2f} %")
+sys.exit(0 if abs(a / b - 1) <= 0.02 else 1)
+PY
+}
+
+resume() { # the 977M model under train.deterministic: kill -9, resume, the same bits as an uninterrupted run
+  local short=(--set train.steps=12 --set train.save_every=4 --set train.deterministic=true --set optim.schedule_steps=100)
+  check resume_whole "$narrowgauge" train configs/1b-16gb.yaml --run "$work/whole" "${common[@]}" "${short[@]}"
+  "$narrowgauge" train configs/1b-16gb.yaml --run "$work/killed" "${common[@]}" "${short[@]}" >"$out/resume_killed.log" 2>&1 &
+  local pid=$!
+  until grep -q '"step":7' "$work/killed/metrics.jsonl" 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.2; done
+  kill -9 $pid
+  wait $pid 2>/dev/null
+  check resume_again "$narrowgauge" train configs/1b-16gb.yaml --run "$work/killed" "${common[@]}" "${short[@]}" --resume auto
+  cp "$work/whole/metrics.jsonl" "$out/resume_whole.jsonl"
+  cp "$work/killed/metrics.jsonl" "$out/resume_killed.jsonl"
+  python3 - "$out/resume_whole.jsonl" "$out/resume_killed.jsonl" <<'PY' || failed=1
+import json, sys
+def steps(path): return {r["step"]: (r["loss"], r["grad_norm"]) for r in map(json.loads, open(path)) if r.get("event") == "step"}
+whole, killed = (steps(path) for path in sys.argv[1:3])
+same = whole == killed and len(whole) == 12
+print("resume after kill -9:", "bitwise equal losses and norms over 12 steps" if same else f"DIFFERENT {whole} {killed}")
+sys.exit(0 if same else 1)
+PY
+  local a b
+  a=$(sha256sum <"$work/whole/checkpoints/step-00000012/weights.safetensors")
+  b=$(sha256sum <"$work/killed/checkpoints/step-00000012/weights.safetensors")
+  if [ "$a" = "$b" ]; then say "final weights are equal to the bit"; else failed=1; say "final weights DIFFER"; fi
+}
+
+states() { # 8-bit AdamW against fp32 AdamW, 3 seeds x 1000 steps
+  local program
+  for program in "$pack"/tests/*states*; do check "$(basename "$program")" timeout 500 "$program" --durations yes; done
+}
+
+for part in "$@"; do
+  case $part in
+    tests) gpu_tests ;;
+    export) export_check ;;
+    sanitize | flagship | peer | resume | states) $part ;;
+    *) echo "unknown part: $part" >&2; exit 2 ;;
+  esac
+done
+exit $failed

@@ -1,0 +1,2 @@
+narrowgauge_test(io/safetensors cpu narrowgauge_io)
+narrowgauge_test(io/hugging_face cpu narrowgauge_io)

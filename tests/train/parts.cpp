@@ -1,0 +1,102 @@
+// The pieces of training that need no tensor: card rates, FLOPs, throughput, progress lines, signals.
+#include <cmath>
+#include <csignal>
+
+#include "lib/base/error.h"
+#include "lib/train/cards.h"
+#include "lib/train/metrics.h"
+#include "lib/train/progress.h"
+#include "lib/train/signals.h"
+#include "lib/train/text_stream.h"
+#include "tests/support/catch.h"
+
+namespace narrowgauge::train {
+namespace {
+
+TEST_CASE("card rates are dense bf16 with fp32 accumulation") {
+  REQUIRE(card_bf16_rate("NVIDIA GeForce RTX 5080") == 112.6e12);
+  REQUIRE(card_bf16_rate("NVIDIA GeForce RTX 4060 Ti") == 44.1e12);
+  REQUIRE(card_bf16_rate("NVIDIA A100-SXM4-40GB") == 312e12);
+  REQUIRE(card_bf16_rate("NVIDIA L4") == 121e12);
+  REQUIRE(card_bf16_rate("NVIDIA H100 80GB HBM3") == 989.4e12);
+  REQUIRE(card_bf16_rate("NVIDIA H100 PCIe") == 756e12);
+  REQUIRE(card_bf16_rate("NVIDIA H200") == 989.4e12);
+  REQUIRE_FALSE(card_bf16_rate("NVIDIA GeForce RTX 4080 Laptop GPU"));
+  REQUIRE_FALSE(card_bf16_rate("NVIDIA A1000"));
+  REQUIRE_FALSE(card_bf16_rate("CPU"));
+}
+
+TEST_CASE("model FLOPs of the 977M model") {
+  const ModelConfig config;  // the defaults are that model
+  const double flops = model_flops_per_token(config, 4096);
+  REQUIRE(std::abs(flops - 6.92e9) < 0.01e9);
+}
+
+TEST_CASE("throughput is that of a sliding window") {
+  Throughput throughput(2);
+  REQUIRE_FALSE(throughput.tokens_per_second());
+  throughput.restart(10);
+  REQUIRE_FALSE(throughput.tokens_per_second());
+  throughput.add(20, 100);
+  REQUIRE(throughput.tokens_per_second() == 10.0);
+  throughput.add(21, 100);
+  throughput.add(22, 100);
+  REQUIRE(throughput.tokens_per_second() == 100.0);
+  REQUIRE(throughput.seconds_per_step() == 1.0);
+  throughput.restart(50);
+  REQUIRE_FALSE(throughput.seconds_per_step());
+}
+
+TEST_CASE("a progress line leaves out what is unknown") {
+  StepReport report{.step = 7, .loss = 3.25, .learning_rate = 3e-4, .grad_norm = 0.5};
+  REQUIRE(progress_line(report, 10, 0, -1) == "step 7/10  loss 3.2500  lr 3.00e-04  norm 0.50");
+  report.tokens_per_second = 52400;
+  report.mfu = 0.412;
+  report.skipped = 2;
+  REQUIRE(progress_line(report, 10, int64_t{1} << 30, 65) ==
+          "step 7/10  loss 3.2500  lr 3.00e-04  norm 0.50  52.4K tok/s  MFU 41.2%  mem 1.0 GiB  ETA 1m05s  "
+          "skipped 2");
+}
+
+TEST_CASE("plain progress: the first, every n-th and the last step") {
+  LogConfig config;
+  config.every = 4;
+  config.progress = "plain";
+  Progress progress(config, 10);
+  REQUIRE(progress.due(1, 0));
+  progress.show("first", 0);
+  REQUIRE_FALSE(progress.due(2, 100));
+  REQUIRE(progress.due(4, 100));
+  REQUIRE(progress.due(10, 100));
+}
+
+TEST_CASE("a signal is a stop request, and the old handler comes back") {
+  static volatile std::sig_atomic_t outer = 0;
+  std::signal(SIGTERM, [](int) { outer = outer + 1; });
+  {
+    const StopSignals signals;
+    REQUIRE_FALSE(signals.requested());
+    std::raise(SIGTERM);
+    REQUIRE(signals.requested());
+    REQUIRE(std::string(signals.name()) == "SIGTERM");
+    REQUIRE(outer == 0);
+  }
+  std::raise(SIGTERM);
+  REQUIRE(outer == 1);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+TEST_CASE("prompts are text, or ids without a tokenizer") {
+  const auto bytes = data::make_tokenizer("byte");
+  REQUIRE(prompt_tokens("ab", bytes.get(), 259, -1).size() >= 2);
+  REQUIRE(prompt_tokens("3, 1 4", nullptr, 5, -1) == std::vector<int32_t>{3, 1, 4});
+  REQUIRE(prompt_tokens("", nullptr, 5, 2) == std::vector<int32_t>{2});
+  REQUIRE(prompt_tokens("", nullptr, 5, -1) == std::vector<int32_t>{0});
+  REQUIRE_THROWS_AS(prompt_tokens("3 5", nullptr, 5, -1), UserError);
+  REQUIRE_THROWS_AS(prompt_tokens("three", nullptr, 5, -1), UserError);
+  TextStream ids(nullptr);
+  REQUIRE(ids.push(7) + ids.push(8) + ids.finish() == "7 8 ");
+}
+
+}  // namespace
+}  // namespace narrowgauge::train

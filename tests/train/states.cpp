@@ -1,0 +1,16 @@
+// 8-bit AdamW states against fp32 ones on the CPU; minutes.
+#include "tests/base/temporary_folder.h"
+#include "tests/support/catch.h"
+#include "tests/train/runs.h"
+
+namespace narrowgauge::test {
+namespace {
+
+TEST_CASE("8-bit AdamW tracks fp32 AdamW on the CPU") {
+  const TemporaryFolder folder;
+  Config config = byte_config(write_corpus(folder.path()), "cpu", "fp32", 3, 96, 64);
+  require_8bit_tracks_fp32(config, folder.path());
+}
+
+}  // namespace
+}  // namespace narrowgauge::test

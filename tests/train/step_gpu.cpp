@@ -1,0 +1,101 @@
+// Steps and whole runs on the GPU.
+#include <fmt/format.h>
+
+#include "lib/train/device.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/support/catch.h"
+#include "tests/train/bad_gradient.h"
+#include "tests/train/gradients.h"
+#include "tests/train/runs.h"
+
+namespace narrowgauge::test {
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+
+void use_gpu() {
+  train::set_numerics(true);
+  train::open_device("cuda");
+}
+
+TEST_CASE("1 x 8 and 8 x 1 micro-batches on the GPU in fp32") {
+  use_gpu();
+  const Config config = small_config("fp32", 64);
+  const at::Tensor whole = gradient(config, kGpu, 8);
+  const double difference = relative_difference(gradient(config, kGpu, 1), whole);
+  INFO(difference);
+  REQUIRE(difference < 1e-6);
+  REQUIRE(relative_difference(whole, gradient(config, at::kCPU, 8)) < 1e-5);
+}
+
+TEST_CASE("1 x 8 micro-batches in bf16 are within 1.5 times the error of 8 x 1") {
+  use_gpu();
+  Config config = small_config("bf16", 64);
+  const at::Tensor one = gradient(config, kGpu, 1);
+  const at::Tensor eight = gradient(config, kGpu, 8);
+  config.train.dtype = "fp32";
+  config.memory.grad_dtype = "fp32";
+  const at::Tensor exact =
+      gradient(config, kGpu, 8);  // its weights are not rounded to bf16: part of both errors
+  const double error = relative_difference(one, exact);
+  const double own_error = relative_difference(eight, exact);
+  WARN(fmt::format("relative error of the bf16 gradient: 1 x 8 {:.5f}, 8 x 1 {:.5f}", error, own_error));
+  REQUIRE(own_error < 0.05);
+  REQUIRE(error < 1.5 * own_error);
+}
+
+TEST_CASE("a gradient that is not finite skips the step on the GPU") {
+  use_gpu();
+  check_bad_gradient(kGpu, "bf16");
+  check_bad_gradient(kGpu, "fp32");
+}
+
+TEST_CASE("10 steps with and without recomputation give the same bits on the GPU") {
+  const TemporaryFolder folder;
+  for (const char* dtype : {"bf16", "fp32"}) {
+    Config config = byte_config(write_corpus(folder.path()), "cuda", dtype, 4, 128, 128);
+    config.train.steps = 10;
+    const std::string name = dtype;
+    train_run(config, folder / (name + "-none"));
+    config.memory.recompute = {RecomputeLevel::block};
+    train_run(config, folder / (name + "-block"));
+    require_same_losses(folder / (name + "-none"), folder / (name + "-block"));
+    const std::string weights = "checkpoints/step-00000010/weights.safetensors";
+    REQUIRE(read_text(folder / (name + "-none") / weights) ==
+            read_text(folder / (name + "-block") / weights));
+  }
+}
+
+TEST_CASE("a resumed run on the GPU continues with the same bits") {
+  const TemporaryFolder folder;
+  for (const char* master : {"stochastic", "split", "fp32"}) {
+    Config config = byte_config(write_corpus(folder.path()), "cuda", "bf16", 2, 128, 128);
+    config.optim.master = master;
+    config.optim.schedule_steps = 20;
+    config.train.micro_batch = 4;
+    config.train.steps = 20;
+    const std::string name = master;
+    train_run(config, folder / (name + "-whole"));
+    config.train.steps = 9;
+    train_run(config, folder / (name + "-parts"));
+    config.train.steps = 20;
+    train_run(config, folder / (name + "-parts"), "auto");
+    require_same_losses(folder / (name + "-whole"), folder / (name + "-parts"));
+  }
+}
+
+TEST_CASE("a small model overfits one batch on the GPU") {
+  const TemporaryFolder folder;
+  Config config = byte_config(write_corpus(folder.path()), "cuda", "bf16", 2, 128, 64);
+  const std::string text = read_text(config.data.train).substr(2000, 2 * (16 * 64 + 1));
+  write_text(folder / "one.bin", text);
+  config.data.train = (folder / "one.bin").string();
+  config.train.steps = 300;
+  config.optim.lr = 3e-3;
+  config.optim.weight_decay = 0;
+  train_run(config, folder / "run");
+  REQUIRE(mean_loss(folder / "run", 1) < 0.05);
+}
+
+}  // namespace
+}  // namespace narrowgauge::test
