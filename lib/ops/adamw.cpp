@@ -1,7 +1,6 @@
 #include "lib/ops/adamw.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lib/ops/adamw_cpu.h"
 #include "lib/ops/device.h"

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kBlock = static_cast<int>(cuda::kAdamWBlock);
 
-const cuda::DynamicMap kSignedMap = cuda::make_signed_map();
-const cuda::DynamicMap kUnsignedMap = cuda::make_unsigned_map();
+constexpr cuda::DynamicMap kSignedMap = cuda::make_signed_map();
+constexpr cuda::DynamicMap kUnsignedMap = cuda::make_unsigned_map();
 
 // One block of 256 elements in fp32.
 struct Block {

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/BFloat16.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 

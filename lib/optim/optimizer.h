@@ -1,26 +1,20 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cuda/step_state.h"
 #include "lib/config/optim_config.h"
+#include "lib/ops/adamw.h"
+#include "lib/optim/ranges.h"
 
 namespace narrowgauge::optim {
-
-// One run of elements of the flat weight buffer that is updated alike. All numbers count elements; begin and end
-// are multiples of 256.
-struct UpdateRange {
-  int64_t begin;
-  int64_t end;
-  int64_t grad_begin;   // where the range starts in the gradient buffer of its dtype
-  bool grad_is_low;     // true: `grad`; false: `grad32`
-  bool eight_bit;       // states as 8-bit codes, else fp32
-  bool decay;           // weight decay applies
-};
 
 // The flat buffers of a model, owned by model::ParameterArena.
 struct FlatBuffers {
@@ -30,25 +24,31 @@ struct FlatBuffers {
   std::vector<UpdateRange> ranges;
 };
 
-// AdamW with 8-bit block-wise states (Dettmers et al. 2022) and decoupled decay (Loshchilov and Hutter 2019), the
-// global norm, clipping and the finite check. Nothing in `step` waits for the device.
+// AdamW with 8-bit block-wise states (Dettmers et al. 2022) and decoupled decay (Loshchilov and Hutter 2019),
+// the global norm, clipping and the finite check. Nothing in `step` waits for the device.
 class Optimizer {
  public:
   Optimizer(FlatBuffers buffers, const OptimConfig& config);
 
-  // Norm, skip decision, clip factor and update, all read from the device struct; `input` is copied there first.
+  // write_input, then update.
   void step(const cuda::StepInput& input);
+  // Puts what the host decides into the device struct.
+  void write_input(const cuda::StepInput& input);
+  // Norm, skip decision, clip factor and update, all read from the device struct: the part that a graph may
+  // capture.
+  void update();
 
   // The device struct after all queued steps. Synchronises with the device.
   [[nodiscard]] cuda::StepState read_state() const;
-  // Copies the struct after step s into pinned memory, to be read once the next step has been queued: returns the
-  // state as of the previous call, or of the initial state at the first. No wait unless the copy is still in flight.
+  // Copies the struct after step s into pinned memory, to be read once the next step has been queued: returns
+  // the state as of the previous call, or of the initial state at the first. No wait unless the copy is still
+  // in flight.
   cuda::StepState read_state_late();
   void write_state(const cuda::StepState& state);  // on resume
 
-  // Everything that a checkpoint must hold, by name: flat tensors, views of the optimizer's own storage, in a fixed
-  // order ("m.codes", "m.scales", "v.codes", "v.scales", "m.fp32", "v.fp32", "remainder" or "master"). Empty ones
-  // are left out.
+  // Everything that a checkpoint must hold, by name: flat tensors, views of the optimizer's own storage, in a
+  // fixed order ("m.codes", "m.scales", "v.codes", "v.scales", "m.fp32", "v.fp32", "remainder" or "master").
+  // Empty ones are left out.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state_tensors() const;
 
   // After weights were set from outside (import, init): makes the master agree with them.
@@ -58,13 +58,17 @@ class Optimizer {
   // themselves widened.
   [[nodiscard]] at::Tensor master_weights() const;
 
-  [[nodiscard]] int64_t bytes() const;  // of states and master
+  [[nodiscard]] int64_t bytes() const;  // of state_tensors()
 
  private:
-  FlatBuffers buffers_;
   OptimConfig config_;
-  at::Tensor state_;  // cuda::StepState as bytes, on the device
-  at::Tensor late_;   // pinned copy
+  ops::AdamWTensors tensors_;  // weights and gradients are the caller's, the rest is owned
+  std::vector<cuda::AdamWRange> ranges_;
+  cuda::Master master_;
+  at::Tensor scratch_;              // of the norm
+  std::array<at::Tensor, 2> late_;  // pinned copies of the device struct, written in turn
+  std::array<std::optional<c10::Event>, 2> copied_;
+  int64_t late_reads_ = 0;
 };
 
 }  // namespace narrowgauge::optim

@@ -1,0 +1,189 @@
+#include <ATen/Functions.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <set>
+
+#include "lib/base/error.h"
+#include "lib/model/init.h"
+#include "lib/model/recompute.h"
+#include "tests/model/cases.h"
+#include "tests/support/catch.h"
+
+using namespace narrowgauge;
+using namespace narrowgauge::test;
+
+namespace {
+
+// Bytes allocated on the CPU by this thread less those freed.
+struct AllocationCounter : c10::MemoryReportingInfoBase {
+  int64_t bytes = 0;
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override { bytes += size; }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
+// Bytes alive between forward and backward.
+int64_t bytes_after_forward(const ModelConfig& config, RecomputeLevel level, at::ScalarType dtype) {
+  const auto model = make_model(config, {at::kCPU, dtype}, {level});
+  const model::Batch batch = random_batch(config, 2, 64, at::kCPU);
+  const at::Tensor scale = scale_for(batch);
+  const auto counter = std::make_shared<AllocationCounter>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
+  const ops::LossSums sums = model->loss(batch, scale);
+  return counter->bytes;
+}
+
+}  // namespace
+
+TEST_CASE("golden models, fp32") { check_golden(at::kCPU); }
+TEST_CASE("golden models, bf16") { check_golden_bf16(at::kCPU); }
+TEST_CASE("loss and gradients equal those of an fp64 model") { check_against_fp64(at::kCPU); }
+TEST_CASE("bf16 error is at most twice that of a plain model") { check_bf16_error(at::kCPU); }
+TEST_CASE("recompute levels give the same bits, fp32") { check_recompute_bits({at::kCPU, at::kFloat}); }
+TEST_CASE("recompute levels give the same bits, bf16") { check_recompute_bits({at::kCPU, at::kBFloat16}); }
+TEST_CASE("two backward passes add up") { check_accumulation(at::kCPU); }
+TEST_CASE("the tied gradient is embedding plus head") { check_tied_gradient(at::kCPU); }
+TEST_CASE("a document mask equals separate documents") { check_documents(at::kCPU); }
+TEST_CASE("padding stays zero, fp32") { check_padding_stays_zero({at::kCPU, at::kFloat}); }
+TEST_CASE("padding stays zero, bf16") { check_padding_stays_zero({at::kCPU, at::kBFloat16}); }
+
+TEST_CASE("a layer keeps the bytes of the table") {
+  constexpr int64_t kTokens = 128;
+  for (const bool qk_norm : {false, true}) {
+    ModelConfig config = tiny_config();
+    config.qk_norm = qk_norm;
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+      // The final norm's input and rstd, the loss's gradient of the hidden state.
+      const int64_t ends = kTokens * (2 * config.hidden_size * element + 4);
+      for (const RecomputeLevel level :
+           {RecomputeLevel::none, RecomputeLevel::elementwise, RecomputeLevel::ffn, RecomputeLevel::ffn_qkv,
+            RecomputeLevel::block}) {
+        INFO("level " << static_cast<int>(level) << ", qk_norm " << qk_norm << ", " << dtype);
+        const int64_t expected = config.layers * model::kept_bytes(config, level, kTokens, element) + ends;
+        const int64_t found = bytes_after_forward(config, level, dtype);
+        CHECK(found - expected >= 0);
+        CHECK(found - expected < 256);  // scalars
+      }
+    }
+  }
+}
+
+TEST_CASE("kept bytes of the 977M model") {
+  const ModelConfig config;
+  const double fp32 = 4.0 * (16 + 2);
+  const auto kilobytes = [&](RecomputeLevel level) {
+    return static_cast<double>(model::kept_bytes(config, level, 1, 2)) / 1000;
+  };
+  CHECK(kilobytes(RecomputeLevel::none) == Approx((8 * 1792 + 8 * 1792 + 6 * 4736 + fp32) / 1000));
+  CHECK(kilobytes(RecomputeLevel::ffn_qkv) == Approx((6 * 1792 + fp32) / 1000));
+  CHECK(kilobytes(RecomputeLevel::block) == Approx(2 * 1792 / 1000.0));
+}
+
+TEST_CASE("parameters are views of the arena under their names") {
+  ModelConfig config = tiny_config();
+  config.qk_norm = true;
+  const auto model = make_model(config, {}, {RecomputeLevel::none});
+  const model::ParameterArena& arena = model->arena();
+  std::set<std::string> names;
+  for (const auto& item : model->named_parameters()) {
+    names.insert(item.key());
+    const model::ParameterSlot& slot = arena.slot(item.key());
+    CHECK(item.value().data_ptr() == arena.weight(slot).data_ptr());
+    CHECK(item.value().requires_grad());
+    CHECK(item.value().grad().data_ptr() == arena.gradient(slot).data_ptr());
+    CHECK(slot.offset % model::kArenaAlignment == 0);
+    CHECK(slot.grad_offset % model::kArenaAlignment == 0);
+  }
+  const auto specs = model::parameter_specs(config);
+  CHECK(names.size() == specs.size());
+  int64_t count = 0;
+  for (const auto& slot : arena.slots()) count += slot.count;
+  for (const auto& spec : specs) CHECK(names.count(spec.name) == 1);
+  // Large matrices, small ones, norms, embedding and head.
+  std::vector<int> groups;
+  for (const auto& slot : arena.slots()) {
+    const bool matrix = slot.spec.kind == model::ParameterKind::matrix;
+    groups.push_back(matrix ? (slot.count < model::kLargeMatrix ? 1 : 0)
+                            : (slot.spec.kind == model::ParameterKind::norm ? 2 : 3));
+  }
+  CHECK(std::is_sorted(groups.begin(), groups.end()));
+  CHECK(std::set<int>(groups.begin(), groups.end()).size() == 4);
+  CHECK(arena.slots().back().spec.name == "head.weight");
+}
+
+TEST_CASE("fp32 gradients of bf16 parameters are not set on the parameters") {
+  const auto model =
+      make_model(tiny_config(), {at::kCPU, at::kBFloat16}, {RecomputeLevel::none}, at::kBFloat16);
+  CHECK(model->named_parameters()["layers.0.qkv.weight"].grad().defined());
+  CHECK_FALSE(model->named_parameters()["norm.weight"].grad().defined());
+  CHECK_THROWS_AS(model->arena().allocate_gradients(at::kFloat), std::logic_error);
+}
+
+TEST_CASE("initial weights") {
+  ModelConfig config = tiny_config();
+  config.hidden_size = 64;
+  config.init_std = 0.02;
+  config.init = "scaled";
+  model::ParameterArena arena(config, at::kFloat, at::kCPU);
+  model::initialise(arena, config, 3);
+  const auto std_of = [&](const char* name) { return arena.weight(arena.slot(name)).std().item<double>(); };
+  CHECK(std_of("layers.0.qkv.weight") == Approx(0.02).epsilon(0.05));
+  CHECK(std_of("embedding.weight") == Approx(0.02).epsilon(0.05));
+  CHECK(std_of("layers.1.down.weight") == Approx(0.01).epsilon(0.05));
+  CHECK(std::abs(arena.weight(arena.slot("layers.0.qkv.weight")).mean().item<double>()) < 1e-3);
+  CHECK(at::equal(arena.weight(arena.slot("norm.weight")), at::ones({64})));
+
+  model::ParameterArena half(config, at::kBFloat16, at::kCPU);
+  model::initialise(half, config, 3);
+  CHECK(at::equal(half.weights(), arena.weights().to(at::kBFloat16)));
+  model::ParameterArena other(config, at::kFloat, at::kCPU);
+  model::initialise(other, config, 4);
+  CHECK_FALSE(at::equal(other.weights(), arena.weights()));
+}
+
+TEST_CASE("the first loss is that of a uniform guess") {
+  ModelConfig config = tiny_config();
+  config.init_std = 0.02;
+  model::TransformerOptions options;
+  options.max_context = 64;
+  model::Transformer model(config, options);
+  model::initialise(model.arena(), config, 1);
+  const model::Batch batch = random_batch(config, 2, 64, at::kCPU);
+  const at::NoGradGuard no_gradient;
+  const ops::LossSums sums = model.loss(batch, scale_for(batch));
+  CHECK_FALSE(sums.loss.requires_grad());
+  CHECK(sums.loss.item<double>() / static_cast<double>(counted(batch)) ==
+        Approx(std::log(67.0)).epsilon(0.02));
+}
+
+TEST_CASE("without gradients nothing is kept and nothing accumulated") {
+  const auto model = make_model(tiny_config(), {}, {RecomputeLevel::none});
+  const model::Batch batch = random_batch(tiny_config(), 2, 64, at::kCPU);
+  const at::Tensor scale = scale_for(batch);
+  const auto counter = std::make_shared<AllocationCounter>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
+  const at::NoGradGuard no_gradient;
+  const ops::LossSums sums = model->loss(batch, scale);
+  CHECK(counter->bytes < 256);
+  CHECK(model->arena().grad32().abs().sum().item<double>() == 0);
+}
+
+TEST_CASE("misuse is named") {
+  const ModelConfig config = tiny_config();
+  model::TransformerOptions options;
+  options.max_context = 16;
+  options.recompute.assign(3, RecomputeLevel::none);
+  CHECK_THROWS_AS(model::Transformer(config, options), std::invalid_argument);
+  options.recompute.clear();
+  options.attention = "cudnn";
+  CHECK_THROWS_AS(model::Transformer(config, options), UserError);
+  options.attention = "auto";
+  model::Transformer model(config, options);
+  const model::Batch batch = random_batch(config, 1, 16, at::kCPU);
+  CHECK_THROWS_AS(model.loss(batch, scale_for(batch)), std::logic_error);  // no gradients allocated
+  model.arena().allocate_gradients(at::kFloat);
+  const at::Tensor loss = model.loss(batch, scale_for(batch)).loss;
+  loss.backward({}, /*retain_graph=*/true);
+  CHECK_THROWS_AS(loss.backward(), std::logic_error);
+}
