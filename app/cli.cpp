@@ -13,6 +13,7 @@
 #include <cxxopts.hpp>
 
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/base/text.h"
 
 namespace narrowgauge::app {
@@ -66,7 +67,7 @@ struct Cli::Spec {
   [[nodiscard]] cxxopts::Options options() const {
     cxxopts::Options options(command);
     options.allow_unrecognised_options();
-    options.add_options()("help", "");
+    options.add_options()("h,help", "");
     std::vector<std::string> positional;
     for (const Declared& d : declared) {
       if (d.kind == Kind::flag) {
@@ -132,7 +133,7 @@ std::optional<Arguments> Cli::parse(int argc, char** argv) const {
   try {
     const cxxopts::ParseResult result = spec_->options().parse(argc, argv);
     if (result.count("help") > 0) {
-      fmt::print("{}", spec_->help());
+      write_stdout(spec_->help());
       return std::nullopt;
     }
     spec_->refuse(result.unmatched());

@@ -21,7 +21,7 @@
 namespace narrowgauge::app {
 namespace {
 
-constexpr int kMaxFrames = 64;
+constexpr int kMaxFrames = 32;
 constexpr std::array kFatalSignals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 alignas(16) std::array<char, 1 << 16> signal_stack;  // a stack overflow leaves none to run on
 
@@ -42,6 +42,7 @@ void print_own_frames(const std::vector<std::string>& offsets) {
   if (length > 0) words[3] = std::string(exe, static_cast<size_t>(length));
   words.insert(words.end(), offsets.begin(), offsets.end());
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t child = ::fork();

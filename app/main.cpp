@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -30,9 +28,9 @@ std::string help() {
   std::string text =
       "usage: narrowgauge COMMAND [arguments]\n\n"
       "Pretrain language models of about a billion parameters on one consumer GPU.\n\ncommands:\n";
-  for (const Command& command : kCommands) text += fmt::format("  {:<10}{}\n", command.name, command.summary);
+  for (const Command& command : kCommands) text += fmt::format("  {:<11}{}\n", command.name, command.summary);
   return text +
-         "\noptions:\n  --help    print this text\n  --version print the version\n\n"
+         "\noptions:\n  --help     print this text\n  --version  print the version\n\n"
          "narrowgauge COMMAND --help explains a command.\n";
 }
 
@@ -40,11 +38,12 @@ int dispatch(int argc, char** argv) {
   if (argc < 2) throw UserError("no command was given; narrowgauge --help lists them");
   const std::string word = argv[1];
   if (word == "--help" || word == "-h" || word == "help") {
-    fmt::print("{}", help());
+    write_stdout(help());
     return kExitDone;
   }
   if (word == "--version") {
-    fmt::print("narrowgauge {} ({})\n", kVersion, NARROWGAUGE_CUDA ? "with CUDA" : "without CUDA: CPU only");
+    write_stdout(fmt::format("narrowgauge {} ({})\n", kVersion,
+                             NARROWGAUGE_CUDA ? "with CUDA" : "without CUDA: CPU only"));
     return kExitDone;
   }
   std::vector<std::string> names;
@@ -64,9 +63,7 @@ int main(int argc, char** argv) {
   narrowgauge::ignore_file_signals();
   narrowgauge::app::install_crash_report();
   try {
-    const int code = narrowgauge::app::dispatch(argc, argv);
-    if (std::fflush(stdout) != 0) narrowgauge::throw_io_error("write", "standard output", errno);
-    return code;
+    return narrowgauge::app::dispatch(argc, argv);
   } catch (const narrowgauge::UserError& error) {
     narrowgauge::log_error(error.what());
     return narrowgauge::kExitUserError;

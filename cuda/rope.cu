@@ -57,14 +57,16 @@ __global__ void __launch_bounds__(256) rope_kernel(Rope<T> a) {
     for (int h = 0; h < kHeads; ++h) {
       const int64_t head = group + h * groups;
       if (head < a.heads) {
+        float p[V];
+        float q[V];
         float x[V];
         float y[V];
+        widen(p, low[h]);
+        widen(q, high[h]);
 #pragma unroll
         for (int k = 0; k < V; ++k) {
-          const float p = to_float(low[h].v[k]);
-          const float q = to_float(high[h].v[k]);
-          x[k] = p * cos[k] - q * sin[k];
-          y[k] = q * cos[k] + p * sin[k];
+          x[k] = p[k] * cos[k] - q[k] * sin[k];
+          y[k] = q[k] * cos[k] + p[k] * sin[k];
         }
         store_vec(row + head * a.head_dim, round_vec<T>(x));
         store_vec(row + head * a.head_dim + half, round_vec<T>(y));

@@ -10,10 +10,10 @@ template <class T>
 __global__ void scale_kernel(Scale<T> a, int64_t vectors) {
   constexpr int V = kVec<T>;
   for (int64_t i = flat_index(); i < vectors; i += flat_step()) {
-    const Vec<T> x = load_vec(a.x + i * V);
     float y[V];
+    widen(y, load_vec(a.x + i * V));
 #pragma unroll
-    for (int k = 0; k < V; ++k) y[k] = a.factor * to_float(x.v[k]);
+    for (int k = 0; k < V; ++k) y[k] *= a.factor;
     store_vec(a.y + i * V, round_vec<T>(y));
   }
   for (int64_t i = vectors * V + flat_index(); i < a.count; i += flat_step()) {

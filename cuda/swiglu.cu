@@ -20,12 +20,13 @@ __global__ void __launch_bounds__(256) swiglu_kernel(Swiglu<T> a) {
     const T* gate_row = a.gate_up + (i + row * vectors) * V;
     const Vec<T, V> gate = load_vec<T, V>(gate_row);
     const Vec<T, V> up = load_vec<T, V>(gate_row + a.cols);
+    float g[V];
+    float u[V];
     float out[V];
+    widen(g, gate);
+    widen(u, up);
 #pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const float g = to_float(gate.v[k]);
-      out[k] = product(g, to_float(up.v[k]), sigmoid(g));
-    }
+    for (int k = 0; k < V; ++k) out[k] = product(g[k], u[k], sigmoid(g[k]));
     store_vec(a.out + i * V, round_vec<T>(out));
   }
 }
@@ -40,18 +41,21 @@ __global__ void __launch_bounds__(256) swiglu_backward_kernel(SwigluBackward<T> 
     const Vec<T, V> gate = load_vec<T, V>(a.gate_up + gate_offset);
     const Vec<T, V> up = load_vec<T, V>(a.gate_up + gate_offset + a.cols);
     const Vec<T, V> dout = load_vec<T, V>(a.dout + i * V);
+    float g[V];
+    float u[V];
+    float d[V];
     float dgate[V];
     float dup[V];
     float out[V];
+    widen(g, gate);
+    widen(u, up);
+    widen(d, dout);
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      const float g = to_float(gate.v[k]);
-      const float u = to_float(up.v[k]);
-      const float d = to_float(dout.v[k]);
-      const float s = sigmoid(g);
-      dgate[k] = d * u * s * (1.0f + g * (1.0f - s));
-      dup[k] = d * (g * s);
-      out[k] = product(g, u, s);
+      const float s = sigmoid(g[k]);
+      dgate[k] = d[k] * u[k] * s * (1.0f + g[k] * (1.0f - s));
+      dup[k] = d[k] * (g[k] * s);
+      out[k] = product(g[k], u[k], s);
     }
     store_vec(a.dgate_up + gate_offset, round_vec<T>(dgate));
     store_vec(a.dgate_up + gate_offset + a.cols, round_vec<T>(dup));

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -72,6 +73,12 @@ void write_all(int fd, const void* data, size_t bytes, const std::filesystem::pa
     if (n < 0) throw_io_error("write", path, errno);
     next += n;
     bytes -= static_cast<size_t>(n);
+  }
+}
+
+void write_stdout(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw_io_error("write", "standard output", errno);
   }
 }
 

@@ -42,6 +42,10 @@ FileDescriptor open_to_append(const std::filesystem::path& path);  // created wh
 // ignored (ignore_file_signals) to see a file size limit as an error.
 void write_all(int fd, const void* data, size_t bytes, const std::filesystem::path& path);
 
+// Writes to standard output and flushes it; errors as in write_all. (fmt::print throws what would pass for a
+// bug.)
+void write_stdout(std::string_view text);
+
 // SIGXFSZ and SIGPIPE off, so that they come back as errors of write. main calls it first.
 void ignore_file_signals();
 

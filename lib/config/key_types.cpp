@@ -124,7 +124,7 @@ std::string describe(const ConfigValue& value) {
   }
 }
 
-ConfigKey integer_key(ConfigMember<int64_t> at, Range range, bool automatic) {
+ConfigKey integer_key(const ConfigMember<int64_t>& at, Range range, bool automatic) {
   ConfigKey key;
   key.type = automatic ? "integer or auto" : "integer";
   key.rule = automatic ? "auto, or " + range.rule() : range.rule();
@@ -146,7 +146,7 @@ ConfigKey integer_key(ConfigMember<int64_t> at, Range range, bool automatic) {
   return key;
 }
 
-ConfigKey automatic_bytes_key(ConfigMember<int64_t> at) {
+ConfigKey automatic_bytes_key(const ConfigMember<int64_t>& at) {
   ConfigKey key;
   key.type = "bytes or auto";
   key.rule = "auto, or an amount above 0 like 14.5GiB";
@@ -173,7 +173,7 @@ ConfigKey automatic_bytes_key(ConfigMember<int64_t> at) {
   return key;
 }
 
-ConfigKey number_key(ConfigMember<double> at, Range range) {
+ConfigKey number_key(const ConfigMember<double>& at, Range range) {
   ConfigKey key;
   key.type = "number";
   key.rule = range.rule();
@@ -188,7 +188,7 @@ ConfigKey number_key(ConfigMember<double> at, Range range) {
   return key;
 }
 
-ConfigKey boolean_key(ConfigMember<bool> at) {
+ConfigKey boolean_key(const ConfigMember<bool>& at) {
   ConfigKey key;
   key.type = "boolean";
   key.rule = "true or false";
@@ -203,7 +203,7 @@ ConfigKey boolean_key(ConfigMember<bool> at) {
   return key;
 }
 
-ConfigKey text_key(ConfigMember<std::string> at) {
+ConfigKey text_key(const ConfigMember<std::string>& at) {
   ConfigKey key;
   key.type = "text";
   key.read = [=](Config& config, const ConfigValue& value) -> std::string {
@@ -215,7 +215,7 @@ ConfigKey text_key(ConfigMember<std::string> at) {
   return key;
 }
 
-ConfigKey choice_key(ConfigMember<std::string> at, std::vector<std::string> choices) {
+ConfigKey choice_key(const ConfigMember<std::string>& at, const std::vector<std::string>& choices) {
   ConfigKey key;
   key.type = "word";
   key.rule = "one of " + join(choices);

@@ -28,12 +28,12 @@ constexpr Range between(double least, double most) { return {.least = least, .mo
 // SectionRows. An `automatic` key may also be the word "auto", which is stored as 0.
 template <typename T>
 using ConfigMember = std::function<T&(Config&)>;
-ConfigKey integer_key(ConfigMember<int64_t> at, Range range, bool automatic);
-ConfigKey automatic_bytes_key(ConfigMember<int64_t> at);
-ConfigKey number_key(ConfigMember<double> at, Range range);
-ConfigKey boolean_key(ConfigMember<bool> at);
-ConfigKey text_key(ConfigMember<std::string> at);
-ConfigKey choice_key(ConfigMember<std::string> at, std::vector<std::string> choices);
+ConfigKey integer_key(const ConfigMember<int64_t>& at, Range range, bool automatic);
+ConfigKey automatic_bytes_key(const ConfigMember<int64_t>& at);
+ConfigKey number_key(const ConfigMember<double>& at, Range range);
+ConfigKey boolean_key(const ConfigMember<bool>& at);
+ConfigKey text_key(const ConfigMember<std::string>& at);
+ConfigKey choice_key(const ConfigMember<std::string>& at, const std::vector<std::string>& choices);
 
 // `"abc"`, "a list", "a section" or "nothing": a value in a message.
 std::string describe(const ConfigValue& value);
@@ -65,9 +65,9 @@ class SectionRows {
   void text(const char* name, std::string Component::*member, const char* help) {
     add(name, "", help, text_key(access(member)));
   }
-  void choice(const char* name, std::string Component::*member, std::vector<std::string> choices,
+  void choice(const char* name, std::string Component::*member, const std::vector<std::string>& choices,
               const char* help) {
-    add(name, "", help, choice_key(access(member), std::move(choices)));
+    add(name, "", help, choice_key(access(member), choices));
   }
   void add(const char* name, const char* unit, const char* help, ConfigKey key) {
     key.section = section_.name;

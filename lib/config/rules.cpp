@@ -71,8 +71,8 @@ void check_precision(const Config& config, Problems& problems) {
   if (config.train.dtype != "fp32") return;
   if (config.optim.master != "stochastic") {
     problems.push_back(
-        fmt::format("optim.master {} needs train.dtype bf16: fp32 weights are exact and need no master; "
-                    "leave it at stochastic",
+        fmt::format("optim.master {} needs train.dtype bf16: fp32 weights are exact and need no master "
+                    "(leave it at stochastic)",
                     config.optim.master));
   }
   if (config.train.attention == "flash" || config.train.attention == "cudnn") {

@@ -12,14 +12,16 @@
 namespace narrowgauge {
 namespace {
 
-ConfigValue to_value(const YAML::Node& node) {
+// Items of a list are not entered: no key has nested lists, and an alias may lead back to its own list.
+ConfigValue to_value(const YAML::Node& node, bool enter_list = true) {
   ConfigValue value;
   if (node.IsScalar()) {
     value.kind = node.Tag() == "!" ? ConfigValue::Kind::quoted : ConfigValue::Kind::plain;
     value.text = node.Scalar();
   } else if (node.IsSequence()) {
     value.kind = ConfigValue::Kind::list;
-    for (const YAML::Node& item : node) value.items.push_back(to_value(item));
+    if (!enter_list) return value;
+    for (const YAML::Node& item : node) value.items.push_back(to_value(item, false));
   } else if (node.IsMap()) {
     value.kind = ConfigValue::Kind::section;
   }
@@ -27,6 +29,9 @@ ConfigValue to_value(const YAML::Node& node) {
 }
 
 YAML::Node load(const std::string& yaml, const std::string& name) {
+  // yaml-cpp would take it for the end of the file.
+  if (yaml.find('\0') != std::string::npos)
+    throw UserError(fmt::format("{}: holds a zero byte: no text file", name));
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
     if (documents.size() > 1)

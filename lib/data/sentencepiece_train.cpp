@@ -20,10 +20,10 @@ constexpr uint64_t kMostBytes = uint64_t{512} << 20;
 // strips line breaks, so that no token could contain one.)
 class TextParts final : public sentencepiece::SentenceIterator {
  public:
-  explicit TextParts(const std::filesystem::path& path)
-      : path_(path),
-        file_(open_to_read(path)),
-        every_(1 + std::filesystem::file_size(path) / (kMostBytes + 1)) {
+  explicit TextParts(const std::filesystem::path& path) : path_(path), file_(open_to_read(path)) {
+    std::error_code unknown;  // of a pipe
+    const uint64_t size = std::filesystem::file_size(path, unknown);
+    if (!unknown) every_ = 1 + size / (kMostBytes + 1);
     Next();
   }
   [[nodiscard]] bool done() const override { return part_.empty(); }
@@ -59,7 +59,7 @@ class TextParts final : public sentencepiece::SentenceIterator {
 
   std::filesystem::path path_;
   FileDescriptor file_;
-  uint64_t every_;
+  uint64_t every_ = 1;  // every how many parts one is used
   std::string buffer_;
   std::string part_;
   bool ended_ = false;

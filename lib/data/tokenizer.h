@@ -42,9 +42,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
 // Trains a SentencePiece BPE model on a text file and writes it to `out`, whole or not at all. Byte fallback,
 // no normalisation, no added or removed blanks, single digits; newlines and runs of blanks may be part of
 // tokens. Returns the size of the vocabulary, which is smaller than asked for when the text yields no more.
-// Training needs memory of several times the text: of a file above 512 MiB, evenly spaced parts of that sum
-// are used. UserError: no text, vocabulary too small for the text's characters, `out` exists and overwrite is
-// off.
+// Training needs memory of several times the text: of a file above 512 MiB evenly spaced parts are used, at
+// most so much in all. UserError: no text, vocabulary too small for the text's characters, `out` exists and
+// overwrite is off.
 int64_t train_sentencepiece(const std::filesystem::path& input, int64_t vocab_size,
                             const std::filesystem::path& out, bool overwrite = false);
 

@@ -24,6 +24,7 @@ struct ExportOptions {
   int32_t bos_token = -1;  // -1: null
   int32_t eos_token = -1;
   std::vector<std::filesystem::path> extra_files;  // copied beside (the tokenizer)
+  bool tokenizer_prefix = false;                   // tokenizer.model puts a blank before every text
   int64_t shard_bytes = 5'000'000'000;  // a larger model is split into files of at most this many bytes
 };
 

@@ -97,6 +97,25 @@ void write_weights(const std::filesystem::path& folder, const std::vector<NamedT
              {{"metadata", {{"total_size", total}}}, {"weight_map", map}});
 }
 
+// What makes transformers read a SentencePiece model as it is: byte fallback, no tokens added.
+ordered_json tokenizer_json(const ExportOptions& options) {
+  return {{"tokenizer_class", "LlamaTokenizer"},
+          {"legacy", false},
+          {"add_bos_token", false},
+          {"add_eos_token", false},
+          {"add_prefix_space", options.tokenizer_prefix},
+          {"clean_up_tokenization_spaces", false},
+          {"bos_token", "<s>"},
+          {"eos_token", "</s>"},
+          {"unk_token", "<unk>"},
+          {"model_max_length", options.max_context}};
+}
+
+bool has_file(const ExportOptions& options, const char* name) {
+  return std::any_of(options.extra_files.begin(), options.extra_files.end(),
+                     [&](const std::filesystem::path& file) { return file.filename() == name; });
+}
+
 void copy_beside(const std::filesystem::path& from, const std::filesystem::path& folder) {
   atomic_write_file(folder / from.filename(), read_file(from));
 }
@@ -124,6 +143,9 @@ void export_hugging_face(const std::filesystem::path& folder, const ModelConfig&
   write_json(temporary.path() / "config.json", config_json(config, options));
   write_json(temporary.path() / "generation_config.json", generation_json(options));
   write_weights(temporary.path(), tensors, options, total);
+  if (has_file(options, "tokenizer.model") && !has_file(options, "tokenizer_config.json")) {
+    write_json(temporary.path() / "tokenizer_config.json", tokenizer_json(options));
+  }
   for (const std::filesystem::path& file : options.extra_files) copy_beside(file, temporary.path());
   temporary.publish();
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "lib/model/layer.h"
 #include "lib/model/sampling.h"
 
 namespace narrowgauge::model {

@@ -7,6 +7,7 @@
 
 #include "lib/model/attention_segment.h"
 #include "lib/model/feed_forward_segment.h"
+#include "lib/model/kv_cache.h"
 #include "lib/model/parameters.h"
 
 namespace narrowgauge::model {
@@ -37,12 +38,6 @@ Stream layer_forward(const LayerWeights& weights, const Pass& pass, RecomputeLev
 // Gradient of the layer's residual and of its delta alike; `kept` is used up, recomputing what is missing.
 at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradients, const Pass& pass,
                           LayerKept& kept, const at::Tensor& dresidual, const at::Tensor& ddelta);
-
-// Keys and values of one layer for generation, in the model's dtype: (max_context, kv_heads, head_dim).
-struct LayerCache {
-  at::Tensor keys;
-  at::Tensor values;
-};
 
 // One decoder layer as a module: its parameters are the arena's, registered as attention_norm.weight, ...
 class LayerImpl : public torch::nn::Module {

@@ -20,13 +20,14 @@ RecomputeLevel level_of(const TransformerOptions& options, size_t layer) {
   return levels.size() == 1 ? levels[0] : levels.at(layer);
 }
 
-void check(const ModelConfig& config, const TransformerOptions& options) {
+const ModelConfig& checked(const ModelConfig& config, const TransformerOptions& options) {
   const size_t levels = options.recompute.size();
   if (levels > 1 && levels != static_cast<size_t>(config.layers)) {
     throw std::invalid_argument(
         fmt::format("{} recompute levels for {} layers: give one, or one a layer", levels, config.layers));
   }
   if (options.max_context <= 0) throw std::invalid_argument("max_context must be positive");
+  return config;
 }
 
 ops::AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t context) {
@@ -50,9 +51,9 @@ ops::AttentionKernel choose_kernel(const ModelConfig& config, const TransformerO
 }  // namespace
 
 Transformer::Transformer(const ModelConfig& config, const TransformerOptions& options)
-    : config_(config),
+    : config_(checked(config, options)),
       options_(options),
-      arena_((check(config, options), config), options.dtype, options.device),
+      arena_(config, options.dtype, options.device),
       rope_(ops::make_rope_table(options.max_context, config.head_size(), config.rope_theta, options.device)),
       kernel_(choose_kernel(config, options)) {
   if (options_.loss.vocab == 0) options_.loss.vocab = config.vocab_size;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lib/config/config.h"
+#include "lib/model/kv_cache.h"
 #include "lib/model/parameters.h"
 #include "lib/ops/attention.h"
 #include "lib/ops/linear_cross_entropy.h"
@@ -12,11 +13,9 @@
 
 namespace narrowgauge::model {
 
-class LayerImpl;    // lib/model/layer.h
-struct LayerCache;  // lib/model/layer.h
-struct Stream;      // lib/model/layer.h
-struct Pass;        // lib/model/attention_segment.h
-struct Leaf;        // lib/model/ends.h
+class LayerImpl;  // lib/model/layer.h
+struct Pass;      // lib/model/attention_segment.h
+struct Leaf;      // lib/model/ends.h
 
 // One micro-batch on the model's device.
 struct Batch {
@@ -24,12 +23,6 @@ struct Batch {
   at::Tensor targets;        // (batch, context) int32, ops::kIgnoreIndex where not counted
   at::Tensor positions;      // (batch * context) int32; undefined: 0 .. context - 1 in every sequence
   ops::Documents documents;  // undefined cu_seqlens: attention over the whole sequence
-};
-
-// Keys and values of positions 0 .. length - 1 of one sequence, for generation.
-struct KeyValueCache {
-  std::vector<LayerCache> layers;
-  int64_t length = 0;
 };
 
 struct TransformerOptions {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "cuda/float_math.h"
 #include "lib/ops/device.h"
 #include "lib/ops/fma_clones.h"
 

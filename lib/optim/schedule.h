@@ -11,7 +11,8 @@ namespace narrowgauge::optim {
 //   linear    lr -> min_lr * lr
 //   cosine    half a cosine from lr to min_lr * lr
 //   wsd       lr, then over the last decay_fraction of the schedule linearly to min_lr * lr
-// After the schedule's end the final rate stays. `total` is optim.schedule_steps, or train.steps when 0.
+// The final rate is reached at step `total` and stays. Throws std::invalid_argument for another name. `total`
+// is optim.schedule_steps, or train.steps when 0.
 double learning_rate(const OptimConfig& config, int64_t total, int64_t step);
 
 }  // namespace narrowgauge::optim

@@ -134,7 +134,7 @@ void CheckpointStore::save(const CheckpointState& state, int64_t keep_last, int6
   manifest[kConfig] = write_text(path / kConfig, dump_config(state.config));
   write_manifest(path, manifest);
   temporary.publish();
-  prune(keep_last, keep_every);
+  prune(state.step, keep_last, keep_every);
 }
 
 void CheckpointStore::remove_stale() const {
@@ -143,16 +143,18 @@ void CheckpointStore::remove_stale() const {
   }
 }
 
-void CheckpointStore::prune(int64_t keep_last, int64_t keep_every) const {
-  std::vector<int64_t> steps = complete();
-  const auto kept = std::min(static_cast<size_t>(std::max<int64_t>(keep_last, 1)), steps.size());
-  steps.resize(steps.size() - kept);
-  for (const int64_t step : steps) {
-    if (keep_every > 0 && step % keep_every == 0) continue;
+void CheckpointStore::prune(int64_t saved, int64_t keep_last, int64_t keep_every) const {
+  const std::vector<int64_t> steps = complete();
+  const auto up_to_saved = std::upper_bound(steps.begin(), steps.end(), saved) - steps.begin();
+  const int64_t first_kept = up_to_saved - std::max<int64_t>(keep_last, 1);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    const bool kept = index >= first_kept || (keep_every > 0 && steps[i] % keep_every == 0);
+    if (kept && steps[i] <= saved) continue;
     try {
-      remove_checkpoint(folder(step));
+      remove_checkpoint(folder(steps[i]));
     } catch (const std::exception& error) {  // the new checkpoint is safe, so the run goes on
-      log_warn(fmt::format("cannot remove the old checkpoint {}: {}", folder(step).string(), error.what()));
+      log_warn(fmt::format("cannot remove the checkpoint {}: {}", folder(steps[i]).string(), error.what()));
     }
   }
 }
@@ -183,6 +185,10 @@ void CheckpointStore::load_tensors(int64_t step, const std::vector<io::NamedTens
                                    const std::vector<io::NamedTensor>& optimizer) const {
   load_file(folder(step) / kWeights, weights);
   if (!optimizer.empty()) load_file(folder(step) / kOptimizer, optimizer);
+}
+
+io::SafetensorsFile CheckpointStore::optimizer_tensors(int64_t step) const {
+  return io::SafetensorsFile(folder(step) / kOptimizer);
 }
 
 }  // namespace narrowgauge::train

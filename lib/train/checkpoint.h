@@ -40,8 +40,10 @@ class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path run);
 
-  // Checks free space first (UserError with the figures), writes, prunes: the newest keep_last and every
-  // multiple of keep_every stay; stale temporary folders go. Nothing is pruned when writing fails.
+  // Checks free space first (UserError with the figures), writes, prunes: the newest keep_last (at least one)
+  // and every multiple of keep_every stay; checkpoints of later steps, which this run has gone back behind,
+  // and stale temporary folders go. An older checkpoint of the same step is replaced. Nothing is pruned when
+  // writing fails.
   void save(const CheckpointState& state, int64_t keep_last, int64_t keep_every);
 
   // Steps with a manifest whose files exist at the listed sizes, ascending.
@@ -56,11 +58,14 @@ class CheckpointStore {
   // (evaluation).
   void load_tensors(int64_t step, const std::vector<io::NamedTensor>& weights,
                     const std::vector<io::NamedTensor>& optimizer) const;
+  // The optimizer's tensors of a checkpoint, opened for reading.
+  [[nodiscard]] io::SafetensorsFile optimizer_tensors(int64_t step) const;
 
  private:
   // Removes what killed programs left. Only the program that trains (RunLock) may call it.
   void remove_stale() const;
-  void prune(int64_t keep_last, int64_t keep_every) const;
+  // After `saved` was written.
+  void prune(int64_t saved, int64_t keep_last, int64_t keep_every) const;
   // What to do when the checkpoint of `step` cannot be used.
   [[nodiscard]] std::string remedy(int64_t step) const;
 

@@ -49,8 +49,9 @@ Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const D
     sum.add_(ops::linear_cross_entropy(model.hidden(piece), model.head_weight(), piece.targets.reshape({-1}),
                                        one, {}, {}, options)
                  .loss);
-    const int32_t* end = batch.targets + count * data.context;
-    result.tokens += std::count_if(batch.targets, end, [](int32_t id) { return id != ops::kIgnoreIndex; });
+    const int32_t* const targets = batch.targets;
+    result.tokens += std::count_if(targets, targets + count * data.context,
+                                   [](int32_t id) { return id != ops::kIgnoreIndex; });
   }
   on_device.wait();
   result.loss = sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.tokens));

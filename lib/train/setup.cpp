@@ -72,8 +72,11 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, model::Tr
   arena.allocate_gradients(config.train.dtype == "fp32" ? at::kFloat : scalar_type(config.memory.grad_dtype));
   std::vector<optim::TensorSlot> slots;
   for (const model::ParameterSlot& slot : arena.slots()) {
-    slots.push_back({});
-    static_cast<void>(slot);
+    slots.push_back({.offset = slot.offset,
+                     .grad_offset = slot.grad_offset,
+                     .count = slot.count,
+                     .embedding = slot.spec.kind == model::ParameterKind::embedding,
+                     .norm = slot.spec.kind == model::ParameterKind::norm});
   }
   return std::make_unique<optim::Optimizer>(
       optim::FlatBuffers{.weights = arena.weights(),

@@ -13,7 +13,10 @@ TrainedModel load_trained_model(const std::filesystem::path& run, const std::str
   TrainedModel trained;
   trained.step = find_checkpoint(store, run, step);
   trained.config = store.read_state(trained.step).config;
-  if (!device.empty()) trained.config.train.device = device;
+  if (!device.empty()) {
+    trained.config.train.device = device;
+    trained.config.train.attention = "auto";  // the kernel that was asked for may not exist there
+  }
   const ComputeDevice where = open_device(trained.config.train.device);
   set_numerics(trained.config.train.deterministic);
   trained.model = make_model(trained.config, where.device);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lib/base/error.h"
 #include "lib/base/file.h"
@@ -101,6 +102,7 @@ class Trainer {
   void report(const QueuedStep& queued, const StepResult& result) {
     reporter_.step(queued, result);
     skipped_in_row_ = result.state.skipped_in_row;
+    last_loss_ = result.loss_sum / static_cast<double>(std::max<int64_t>(1, queued.counted));
   }
 
   // Waits for the device and reports the last step.
@@ -175,8 +177,9 @@ class Trainer {
                       "saved; lower optim.lr, lengthen optim.warmup_steps or look at the data",
                       skipped_in_row_, config_.optim.max_skips, step));
     }
-    log_info(fmt::format("stopped at step {} of {} ({}) after {}", step, config_.train.steps, reason,
-                         format_duration(reporter_.seconds())));
+    const std::string loss = last_loss_ ? fmt::format(", loss {:.4f}", *last_loss_) : "";
+    log_info(fmt::format("stopped at step {} of {} ({}) after {}{}", step, config_.train.steps, reason,
+                         format_duration(reporter_.seconds()), loss));
   }
 
   const TrainRequest& request_;
@@ -189,6 +192,7 @@ class Trainer {
   std::optional<QueuedStep> queued_;  // the step whose result has not been read
   int64_t skipped_in_row_ = 0;
   int64_t saved_step_ = -1;
+  std::optional<double> last_loss_;
 };
 
 }  // namespace

@@ -137,6 +137,19 @@ TEST_CASE("/dev/full is a full disk") {
   CHECK(contains(user_error([&] { write_all(full.get(), "x", 1, "/dev/full"); }), "free some space"));
 }
 
+TEST_CASE("standard output that cannot be written is the user's error") {
+  const auto result = in_child([] {
+    write_stdout("through ");
+    fmt::print("it\n");
+    std::fflush(stdout);
+    if (std::freopen("/dev/full", "w", stdout) == nullptr) return 1;
+    return contains(user_error([] { write_stdout("x"); }), "cannot write standard output: No space left") ? 42
+                                                                                                          : 1;
+  });
+  CHECK(result.exit_code == 42);
+  CHECK(result.output == "through it\n");
+}
+
 TEST_CASE("a closed pipe is an error, not a signal") {
   const auto result = in_child([] {
     ignore_file_signals();

@@ -129,7 +129,7 @@ TEST_CASE("what is wrong with a command line") {
 }
 
 TEST_CASE("help lists everything") {
-  const auto result = in_child([] { return parse({"--help"}) ? 1 : 42; });
+  const auto result = in_child([] { return parse({"--help"}) || parse({"-h"}) ? 1 : 42; });
   CHECK(result.exit_code == 42);
   CHECK(contains(result.output, "usage: narrowgauge sample RUN [options]\n\nLet a run write text.\n"));
   CHECK(contains(result.output, "  run              folder of the run (required)\n"));

@@ -63,6 +63,9 @@ TEST_CASE("malformed YAML names the line") {
   CHECK(contains(problem("train:\n\tsteps: 1\n"), "test.yaml:2: malformed YAML"));
   CHECK(contains(problem("train:\n  steps: 1\n bad\n"), "malformed YAML"));
   CHECK(contains(problem("a: *nowhere\n"), "malformed YAML"));
+  CHECK(contains(problem(std::string("train: {}\n\0", 11)), "test.yaml: holds a zero byte"));
+  CHECK(contains(problem("train: " + std::string(100000, '[')), "malformed YAML"));
+  CHECK(contains(problem("memory: {recompute: &a [*a]}\n"), "a list is no recompute level"));
   CHECK(contains(problem("train: {}\n---\nlog: {}\n"), "2 YAML documents"));
   CHECK(contains(problem("? [a, b]\n: c\n"), "test.yaml:1: a key must be a word"));
 }

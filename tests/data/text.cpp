@@ -28,12 +28,16 @@ const std::string kOddText =
     "  Two  blanks, a\ttab,\r\n\n\n   three line ends; caf\xC3\xA9 \xE2\x82\xAC 12345 "
     "\xF0\x9F\x98\x80\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD end ";
 
-// English-like text without a file: words of a small grammar.
+// Text without a file: random words of a few hundred, with punctuation and line breaks.
 std::string made_up_text(size_t bytes) {
-  const std::vector<std::string> words = {"the",   "rain",  "in",     "Spain", "stays", "mainly",
-                                          "on",    "plain", "narrow", "gauge", "train", "runs",
-                                          "along", "river", "and",    "hill"};
+  const std::vector<std::string> syllables = {"nar", "row", "gau",  "ge",  "train",
+                                              "ri",  "ver", "hill", "sta", "tion"};
   std::mt19937 random(1);
+  std::vector<std::string> words(400);
+  for (auto& word : words) {
+    for (auto count = 1 + random() % 4; count > 0; --count) word += syllables[random() % syllables.size()];
+    word += static_cast<char>('a' + random() % 26);
+  }
   std::string text;
   while (text.size() < bytes) {
     for (int i = 0; i < 8; ++i) text += words[random() % words.size()] + (random() % 9 == 0 ? ", " : " ");

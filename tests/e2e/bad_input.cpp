@@ -62,25 +62,26 @@ TEST_CASE("bad keys and values") {
 
 TEST_CASE("bad data") {
   const Workshop& shop = workshop();
-  require_user_error(train("data", {"data.train=" + shop.text("nowhere")}), {"nowhere"});
+  require_user_error(train("bad-data", {"data.train=" + shop.text("nowhere")}), {"nowhere"});
   write_text(shop.path("empty.bin"), "");
-  require_user_error(train("data", {"data.train=" + shop.text("empty.bin")}), {"empty.bin", "empty"});
+  require_user_error(train("bad-data", {"data.train=" + shop.text("empty.bin")}), {"empty.bin", "empty"});
   write_text(shop.path("few.bin"), std::string(40, '\0'));
-  require_user_error(train("data", {"data.train=" + shop.text("few.bin")}), {"20 tokens", "data.context"});
+  require_user_error(train("bad-data", {"data.train=" + shop.text("few.bin")}),
+                     {"20 tokens", "data.context"});
 
   std::string raw(20000, '\1');  // every id is 257
   raw.replace(8000, 2, "\xFF\x0F");
   write_text(shop.path("beyond.bin"), raw);
-  require_user_error(train("data", {"data.train=" + shop.text("beyond.bin"), "train.steps=100"}),
+  require_user_error(train("beyond", {"data.train=" + shop.text("beyond.bin"), "train.steps=100"}),
                      {"beyond.bin", "4095", "259"});
-  require_user_error(train("data", {"model.vocab_size=200"}), {"model.vocab_size", "200", "259"});
+  require_user_error(train("bad-data", {"model.vocab_size=200"}), {"model.vocab_size", "200", "259"});
 
   fs::copy(shop.path("data"), shop.path("cut"), fs::copy_options::recursive);
   const fs::path shard = only_shard(shop.path("cut"));
   REQUIRE_FALSE(shard.empty());
   fs::resize_file(shard, fs::file_size(shard) - 100);
-  require_user_error(train("data", {"data.train=" + shop.text("cut")}), {shard.filename().string()});
-  REQUIRE_FALSE(fs::exists(shop.path("data/config.yaml")));
+  require_user_error(train("bad-data", {"data.train=" + shop.text("cut")}), {shard.filename().string()});
+  REQUIRE_FALSE(fs::exists(shop.path("bad-data/config.yaml")));
 }
 
 TEST_CASE("bad run folders") {
@@ -126,11 +127,14 @@ TEST_CASE("bad checkpoints") {
   require_user_error(run({"eval", workshop().text(corrupted)}), {"weights.safetensors"});
   const std::string truncated = damaged_run("truncated", "optimizer.safetensors",
                                             [](std::string& bytes) { bytes.resize(bytes.size() - 9); });
-  require_user_error(train(truncated, {"train.steps=7"}, {"--resume", "5"}), {"truncated", "5"});
+  require_user_error(train(truncated, {"train.steps=7"}, {"--resume", "5"}),
+                     {"truncated", "no complete checkpoint"});
 }
 
 TEST_CASE("another model, optimizer or data on resume") {
-  const std::string& name = finished_run();
+  const Workshop& shop = workshop();
+  const std::string name = "changed";
+  fs::copy(shop.path(finished_run()), shop.path(name), fs::copy_options::recursive);
   const auto resume = [&](const std::string& setting, const Words& more = {}) {
     Words words = {"--resume", "auto"};
     words.insert(words.end(), more.begin(), more.end());
@@ -139,7 +143,6 @@ TEST_CASE("another model, optimizer or data on resume") {
   require_user_error(resume("model.layers=3"), {"model.layers was 2, now 3"});
   require_user_error(resume("optim.state=fp32"), {"optim.state"});
   require_user_error(resume("train.seed=7"), {"train.seed", "--allow-data-change"});
-  const Workshop& shop = workshop();
   write_text(shop.path("other.txt"), real_text().substr(70000, 20000));
   REQUIRE(
       run({"prepare", "--input", shop.text("other.txt"), "--tokenizer", "byte", "--out", shop.text("other")})

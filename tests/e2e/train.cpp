@@ -134,7 +134,7 @@ TEST_CASE("signals, a save request and the lock") {
 
 TEST_CASE("a stop that may not wait drops the step's gradients") {
   const Workshop& shop = workshop();
-  const Words slow = {"train.steps=3", "train.tokens_per_step=65536", "train.micro_batch=1",
+  const Words slow = {"train.steps=3", "train.tokens_per_step=16384", "train.micro_batch=1",
                       "train.stop_grace=0"};
   Program program(shop.train("grace", slow, {"--set", "optim.warmup_steps=1"}));
   for (int i = 0; i < 3000 && rows(shop.path("grace"), "start").empty(); ++i) ::usleep(20000);
@@ -157,6 +157,20 @@ TEST_CASE("token and time budgets end a run") {
   REQUIRE(reason(shop.path("hours")) == "train.max_hours");
 }
 
+TEST_CASE("gradients that are never finite stop the run with a checkpoint and valid rows") {
+  const Workshop& shop = workshop();
+  const Outcome outcome =
+      run(shop.train("diverged", {"optim.lr=1e30", "optim.warmup_steps=0", "optim.max_skips=3",
+                                  "train.steps=50", "train.eval_every=0"}));
+  require_user_error(outcome, {"optim.max_skips", "3", "optim.lr"});
+  REQUIRE(outcome.err.find("not finite") != std::string::npos);
+  const auto steps = rows(shop.path("diverged"), "step");
+  REQUIRE(steps.back().at("loss").is_null());
+  REQUIRE(steps.back().at("skipped") >= 3);
+  REQUIRE(rows(shop.path("diverged"), "checkpoint").back().at("step") == steps.back().at("step"));
+  REQUIRE(reason(shop.path("diverged")) == "optim.max_skips");
+}
+
 TEST_CASE("a small model overfits one batch") {
   const Workshop& shop = workshop();
   const std::string bytes = real_text().substr(1000, 33);
@@ -173,7 +187,8 @@ TEST_CASE("document masks train, and raw shards without a tokenizer give token i
   std::string lines;
   const std::string source = real_text();
   for (size_t i = 0; i < 400; ++i) {
-    lines += nlohmann::json{{"text", source.substr(i * 100, 10 + i % 50)}}.dump() + "\n";
+    const nlohmann::json line = {{"text", source.substr(i * 100, 10 + i % 50)}};
+    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   write_text(shop.path("documents.jsonl"), lines);
   run_well({"prepare", "--input", shop.text("documents.jsonl"), "--jsonl", "--tokenizer", "byte", "--out",

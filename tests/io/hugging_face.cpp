@@ -212,6 +212,20 @@ TEST_CASE("An export in bf16 holds rounded weights and names the dtype") {
               {"not empty"}) == "");
 }
 
+TEST_CASE("A SentencePiece model comes with what makes transformers load it") {
+  const TemporaryFolder scratch;
+  write_bytes(scratch / "tokenizer.model", "pieces");
+  ExportOptions options = fp32_options();
+  options.extra_files = {scratch / "tokenizer.model"};
+  options.tokenizer_prefix = true;
+  const ModelConfig config = small_config();
+  export_hugging_face(scratch / "out", config, random_parameters(config), options);
+  CHECK(read_bytes(scratch / "out" / "tokenizer.model") == "pieces");
+  const json tokenizer = read_json(scratch / "out" / "tokenizer_config.json");
+  CHECK(tokenizer["tokenizer_class"] == "LlamaTokenizer");
+  CHECK(tokenizer["add_prefix_space"] == true);
+}
+
 TEST_CASE("An export that fails leaves nothing behind") {
   const TemporaryFolder scratch;
   const ModelConfig config = small_config();

@@ -3,7 +3,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "lib/model/generate.h"
-#include "lib/model/layer.h"
 #include "lib/model/recompute.h"
 #include "tests/model/cases.h"
 #include "tests/support/catch.h"

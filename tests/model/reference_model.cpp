@@ -10,8 +10,6 @@
 namespace narrowgauge::test {
 namespace {
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) { return at::matmul(x, weight.t()); }
-
 at::Tensor positions_of(const model::Batch& batch) {
   if (batch.positions.defined()) return batch.positions.view(batch.tokens.sizes());
   return at::arange(batch.tokens.size(1), batch.tokens.options()).expand(batch.tokens.sizes());
@@ -61,9 +59,10 @@ at::Tensor ReferenceModel::layer(const at::Tensor& x, int64_t index, const model
   const int64_t context = batch.tokens.size(1);
   const int64_t kv_heads = config_.kv_head_count();
   const int64_t group = config_.heads / kv_heads;
-  const at::Tensor qkv = linear(norm(x, prefix + "attention_norm.weight"), weights_.at(prefix + "qkv.weight"))
-                             .view({sequences, context, config_.heads + 2 * kv_heads, config_.head_size()})
-                             .transpose(1, 2);
+  const at::Tensor qkv =
+      at::linear(norm(x, prefix + "attention_norm.weight"), weights_.at(prefix + "qkv.weight"))
+          .view({sequences, context, config_.heads + 2 * kv_heads, config_.head_size()})
+          .transpose(1, 2);
   at::Tensor q = qkv.narrow(1, 0, config_.heads);
   at::Tensor k = qkv.narrow(1, config_.heads, kv_heads);
   const at::Tensor v = qkv.narrow(1, config_.heads + kv_heads, kv_heads).repeat_interleave(group, 1);
@@ -79,20 +78,20 @@ at::Tensor ReferenceModel::layer(const at::Tensor& x, int64_t index, const model
   const at::Tensor probabilities = at::softmax(scores, -1, wide_).to(x.scalar_type());
   const at::Tensor attended =
       at::matmul(probabilities, v).transpose(1, 2).reshape({-1, config_.query_width()});
-  const at::Tensor middle = x + linear(attended, weights_.at(prefix + "attention_out.weight"));
+  const at::Tensor middle = x + at::linear(attended, weights_.at(prefix + "attention_out.weight"));
 
   const at::Tensor gate_up =
-      linear(norm(middle, prefix + "ffn_norm.weight"), weights_.at(prefix + "gate_up.weight"));
+      at::linear(norm(middle, prefix + "ffn_norm.weight"), weights_.at(prefix + "gate_up.weight"));
   const at::Tensor gate = gate_up.narrow(1, 0, config_.ffn_size);
   const at::Tensor up = gate_up.narrow(1, config_.ffn_size, config_.ffn_size);
-  return middle + linear(at::silu(gate) * up, weights_.at(prefix + "down.weight"));
+  return middle + at::linear(at::silu(gate) * up, weights_.at(prefix + "down.weight"));
 }
 
 at::Tensor ReferenceModel::logits(const model::Batch& batch) const {
   at::Tensor x = at::embedding(weights_.at("embedding.weight"), batch.tokens.reshape({-1}));
   for (int64_t i = 0; i < config_.layers; ++i) x = layer(x, i, batch);
-  return linear(norm(x, "norm.weight"),
-                weights_.at(config_.tie_embeddings ? "embedding.weight" : "head.weight"));
+  return at::linear(norm(x, "norm.weight"),
+                    weights_.at(config_.tie_embeddings ? "embedding.weight" : "head.weight"));
 }
 
 Result ReferenceModel::train_pass(const model::Batch& batch, double z_loss) const {

@@ -65,6 +65,7 @@ void check_bf16_error(const at::Device& device) {
     const double error = relative_error(result.gradients, right.gradients);
     INFO("gradient error " << error << ", of the plain model " << plain_error);
     CHECK(error < 2 * plain_error);
+    CHECK(error < 0.1);
     CHECK(relative_error(result.loss, right.loss) < 2 * relative_error(plain.loss, right.loss) + 1e-3);
   }
 }
@@ -77,6 +78,7 @@ void check_recompute_bits(const Where& where) {
       return train_pass(*make_model(config, where, levels, where.dtype), batch);
     };
     const Result everything = run({RecomputeLevel::none});
+    CHECK(everything.loss.item<double>() > 0);
     for (const RecomputeLevel level : kLevels) {
       INFO("level " << static_cast<int>(level));
       CHECK(same_bits(run({level}), everything));

@@ -5,7 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "lib/ops/cross_entropy.h"
-#include "tests/ops/reference.h"
+#include "tests/ops/loss_reference.h"
 
 namespace narrowgauge::test {
 
@@ -32,7 +32,7 @@ inline CrossEntropyResult run_cross_entropy(const at::Tensor& logits, const at::
 inline void check_cross_entropy(at::Device device, at::ScalarType dtype, int64_t rows, int64_t vocab,
                                 int64_t padding, int64_t stride, double z_loss) {
   INFO(dtype << " rows " << rows << " vocab " << vocab << " padding " << padding << " stride " << stride);
-  Random random(static_cast<uint64_t>(vocab * 31 + rows), device);
+  Draws random(static_cast<uint64_t>(vocab * 31 + rows), device);
   at::Tensor logits = random.normal({rows, vocab + padding}, dtype, 3.0);
   logits.narrow(1, vocab, padding).fill_(kNan);
   at::Tensor targets = random.integers(0, vocab, {rows});
@@ -72,7 +72,7 @@ inline void check_cross_entropy_extremes(at::Device device, at::ScalarType dtype
   INFO(dtype << " vocab " << vocab << " stride " << stride);
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr double kScale = 0.5;
-  Random random(5, device);
+  Draws random(5, device);
   at::Tensor x = random.normal({10, vocab}, dtype);
   const at::Tensor clean = x.clone();
   at::Tensor targets = random.integers(0, vocab, {10});

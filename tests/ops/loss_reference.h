@@ -21,15 +21,19 @@
 #include <limits>
 
 #include "tests/support/catch.h"
+#include "tests/support/close.h"
+#include "tests/support/reference.h"
 
 namespace narrowgauge::test {
 
+using reference::leaf;
+
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Random numbers are drawn on the CPU, so that every device sees the same ones.
-class Random {
+// Random numbers of any dtype from one seed, the same ones on every device.
+class Draws {
  public:
-  explicit Random(uint64_t seed, at::Device device)
+  explicit Draws(uint64_t seed, at::Device device)
       : generator_(at::detail::createCPUGenerator(seed)), device_(device) {}
   at::Tensor normal(at::IntArrayRef size, at::ScalarType dtype, double scale = 1.0) {
     return (at::randn(size, generator_, at::TensorOptions(at::kFloat)) * scale).to(device_, dtype);
@@ -53,19 +57,10 @@ inline double relative_error(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // An implementation may be at most twice as far from fp64 as plain ATen in the same dtype is.
-inline void check_as_good(const at::Tensor& ours, const at::Tensor& plain, const at::Tensor& reference,
+inline void check_as_good(const at::Tensor& ours, const at::Tensor& plain, const at::Tensor& exact,
                           const char* what) {
-  INFO(what << ": plain " << relative_error(plain, reference));
-  CHECK(relative_error(ours, reference) <= 2.0 * relative_error(plain, reference) + 1e-6);
-}
-
-inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.view(a.element_size() == 2 ? at::kShort : at::kInt)
-      .equal(b.view(b.element_size() == 2 ? at::kShort : at::kInt));
-}
-
-inline at::Tensor leaf(const at::Tensor& x, at::ScalarType dtype) {
-  return x.detach().to(dtype).clone().requires_grad_();
+  INFO(what << ": plain " << relative_error(plain, exact));
+  CHECK(relative_error(ours, exact) <= 2.0 * relative_error(plain, exact) + 1e-6);
 }
 
 struct RowLosses {

@@ -1,0 +1,100 @@
+#include <ATen/Context.h>
+
+#include "lib/ops/device.h"
+#include "tests/ops/attention_cases.h"
+
+namespace narrowgauge::test {
+namespace {
+
+using ops::AttentionKernel;
+const at::Device kGpu{at::kCUDA, 0};
+const auto kBf16 = at::kBFloat16;
+
+TEST_CASE("attention in bf16 on CUDA equals fp64") {
+  for (const auto kernel : {AttentionKernel::flash, AttentionKernel::cudnn, AttentionKernel::math}) {
+    for (const int64_t head_dim : {16, 64, 112, 128}) {
+      for (const int64_t context : {1, 63, 64, 127, 128, 192, 1000, 4096}) {
+        if (kernel == AttentionKernel::cudnn && context == 1) continue;  // refused by choose_attention
+        const int64_t batch = context > 1000 ? 1 : 2;
+        check_attention(kGpu, kBf16, shape_of(batch, context, 2, 2, head_dim), kernel);
+      }
+      check_attention(kGpu, kBf16, shape_of(2, 192, 8, 2, head_dim), kernel);
+    }
+    check_attention(kGpu, kBf16, shape_of(1, 320, 16, 16, 112), kernel);
+    check_expanded_gradient(kGpu, kBf16, kernel);
+  }
+}
+
+TEST_CASE("attention in fp32 on CUDA equals fp64") {
+  for (const int64_t context : {1, 63, 128, 1000}) {
+    check_attention(kGpu, at::kFloat, shape_of(2, context, 4, 2, 112), AttentionKernel::math);
+  }
+  check_attention(kGpu, at::kFloat, shape_of(1, 4096, 4, 2, 10), AttentionKernel::math);
+  check_expanded_gradient(kGpu, at::kFloat, AttentionKernel::math);
+}
+
+TEST_CASE("document masks on CUDA") {
+  for (const auto kernel : {AttentionKernel::flash, AttentionKernel::math}) {
+    for (const int64_t head_dim : {16, 112}) {
+      const auto layout = layout_of({1, 40, 59, 64, 36}, 9, kGpu);
+      check_attention(kGpu, kBf16, shape_of(2, 100, 4, 2, head_dim), kernel, layout);
+      check_attention(kGpu, kBf16, shape_of(2, 100, 2, 2, head_dim), kernel, layout);
+    }
+    check_attention(kGpu, kBf16, shape_of(3, 1, 4, 2, 16), kernel, layout_of({1, 1, 1}, 6, kGpu));
+    check_no_leak(kGpu, kBf16, AttentionKernel::math);
+    check_documents_alone(kGpu, kBf16, kernel);
+  }
+  check_no_leak(kGpu, at::kFloat, AttentionKernel::math);
+  check_documents_alone(kGpu, at::kFloat, AttentionKernel::math);
+}
+
+// Flash adds dq with atomics unless deterministic algorithms are on; forward never does.
+TEST_CASE("attention twice gives the same bits") {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  check_no_leak(kGpu, kBf16, AttentionKernel::flash);
+  const auto s = shape_of(2, 1000, 4, 2, 112);
+  const auto layout = layout_of({300, 700, 1, 999}, 9, kGpu);
+  Draws random(8, kGpu);
+  const at::Tensor qkv = random.normal({2000, packed_width(s)}, kBf16);
+  const at::Tensor dout = random.normal({2000, 448}, kBf16);
+  for (const auto& documents : {ops::Documents{}, layout.documents}) {
+    const auto first = run_attention(qkv, dout, s, AttentionKernel::flash, documents);
+    for (int i = 0; i < 5; ++i) {
+      const auto again = run_attention(qkv, dout, s, AttentionKernel::flash, documents);
+      CHECK(same_bits(first.out, again.out));
+      CHECK(same_bits(first.dqkv, again.dqkv));
+    }
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  const auto first = run_attention(qkv, dout, s, AttentionKernel::math, layout.documents);
+  CHECK(same_bits(first.dqkv, run_attention(qkv, dout, s, AttentionKernel::math, layout.documents).dqkv));
+}
+
+TEST_CASE("the attention kernel is chosen by what it can do on CUDA") {
+  auto s = shape_of(1, 4096, 16, 16, 112);
+  const auto choose = [&](const char* request, at::ScalarType dtype, bool deterministic, bool documents) {
+    return ops::choose_attention(request, kGpu, dtype, s, deterministic, documents);
+  };
+  const auto major = ops::limits_of(at::empty({0}, at::TensorOptions(kGpu))).compute_major;
+  const bool prefers_cudnn = major == 9 || major == 10;
+  CHECK(choose("auto", kBf16, false, false) ==
+        (prefers_cudnn ? AttentionKernel::cudnn : AttentionKernel::flash));
+  CHECK(choose("auto", kBf16, true, false) == AttentionKernel::flash);
+  CHECK(choose("auto", kBf16, false, true) == AttentionKernel::flash);
+  CHECK(choose("auto", at::kFloat, true, true) == AttentionKernel::math);
+  CHECK(choose("cudnn", kBf16, false, false) == AttentionKernel::cudnn);
+  CHECK_THROWS_WITH(choose("cudnn", kBf16, true, false),
+                    "cudnn attention cannot be used here: its backward pass is not deterministic");
+  CHECK_THROWS_AS(choose("flash", at::kFloat, false, false), std::invalid_argument);
+  ops::override_limits(&cuda::kRtx5080Limits);
+  CHECK(choose("auto", kBf16, false, false) == AttentionKernel::flash);
+  ops::override_limits(nullptr);
+  s.head_dim = 10;
+  CHECK(choose("auto", kBf16, false, false) == AttentionKernel::math);
+  s.head_dim = 192;
+  CHECK(choose("auto", kBf16, false, false) == AttentionKernel::flash);
+}
+
+}  // namespace
+}  // namespace narrowgauge::test

@@ -1,0 +1,158 @@
+#pragma once
+// Embedding, linear and the chunked loss, whatever the device.
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/mm.h>
+
+#include "lib/ops/cross_entropy.h"
+#include "lib/ops/embedding.h"
+#include "lib/ops/linear.h"
+#include "lib/ops/linear_cross_entropy.h"
+#include "tests/ops/loss_reference.h"
+
+namespace narrowgauge::test {
+
+inline void check_embedding(at::Device device, at::ScalarType dtype, int64_t count, int64_t vocab,
+                            int64_t width) {
+  INFO(dtype << " count " << count << " vocab " << vocab << " width " << width);
+  Draws random(static_cast<uint64_t>(count + vocab * 7 + width), device);
+  const at::Tensor weight = random.normal({vocab, width}, dtype);
+  const at::Tensor tokens = random.integers(0, vocab, {count});
+  const at::Tensor out = at::full({count, width}, kNan, weight.options());
+  ops::embedding_forward(out, weight, tokens);
+  CHECK(same_bits(out, weight.index_select(0, tokens)));
+
+  const at::Tensor dy = random.normal({count, width}, dtype);
+  const at::Tensor before = random.normal({vocab, width}, at::kFloat);
+  const at::Tensor dweight = before.clone();
+  ops::embedding_backward(dweight, dy, tokens);
+  const auto sum = [&](at::ScalarType compute) {
+    return before.to(compute).index_add(0, tokens, dy.to(compute));
+  };
+  check_as_good(dweight, sum(at::kFloat), sum(at::kDouble), "dweight");
+  const at::Tensor again = before.clone();
+  ops::embedding_backward(again, dy, tokens);
+  CHECK(same_bits(dweight, again));
+}
+
+inline void check_embedding_outside(at::Device device) {
+  const at::Tensor weight = at::ones({3, 8}, at::TensorOptions(device));
+  at::Tensor tokens = at::zeros({3}, at::TensorOptions(device).dtype(at::kInt));
+  tokens[0] = 3;
+  tokens[2] = -1;
+  const at::Tensor out = at::empty({3, 8}, weight.options());
+  ops::embedding_forward(out, weight, tokens);
+  CHECK(out.isnan().sum().item<int64_t>() == 16);
+  const at::Tensor dweight = at::zeros({3, 8}, weight.options());
+  ops::embedding_backward(dweight, at::ones({3, 8}, weight.options()), tokens);
+  CHECK(dweight.sum().item<float>() == 8.0f);
+}
+
+inline void check_linear(at::Device device, at::ScalarType dtype, at::ScalarType gradient, int64_t rows,
+                         int64_t in, int64_t out) {
+  INFO(dtype << " into " << gradient << " rows " << rows << " in " << in << " out " << out);
+  Draws random(11, device);
+  const at::Tensor x = random.normal({rows, in}, dtype);
+  const at::Tensor w = random.normal({out, in}, dtype).requires_grad_();  // as a parameter is
+  const at::Tensor dy = random.normal({rows, out}, dtype);
+  const auto as = [](const at::Tensor& t, at::ScalarType type) { return t.detach().to(type); };
+
+  const at::Tensor y = at::empty({rows, out}, x.options());
+  ops::linear_forward(y, x, w);
+  check_as_good(y, at::mm(x, w.detach().t()), at::mm(as(x, at::kDouble), as(w, at::kDouble).t()), "y");
+  const at::Tensor dx = at::empty({rows, in}, x.options());
+  ops::linear_input_grad(dx, dy, w);
+  check_as_good(dx, at::mm(dy, w.detach()), at::mm(as(dy, at::kDouble), as(w, at::kDouble)), "dx");
+
+  const at::Tensor before = random.normal({out, in}, gradient);
+  const at::Tensor dw = before.clone();
+  ops::linear_weight_grad(dw, dy, x);
+  const at::Tensor expected = as(before, at::kDouble) + at::mm(as(dy, at::kDouble).t(), as(x, at::kDouble));
+  const at::Tensor plain = before + at::mm(as(dy, gradient).t(), as(x, gradient));
+  check_as_good(dw, plain, expected, "dw");
+}
+
+struct ChunkedLoss {
+  ops::LossSums sums;
+  at::Tensor dhidden;
+  at::Tensor dweight;
+};
+
+inline ChunkedLoss run_loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                            const ops::LossOptions& options) {
+  const auto fp32 = hidden.options().dtype(at::kFloat);
+  ChunkedLoss r{.sums = {},
+                .dhidden = at::full(hidden.sizes(), kNan, hidden.options()),
+                .dweight = at::full(weight.sizes(), 0.25, fp32)};
+  r.sums = ops::linear_cross_entropy(hidden, weight, targets, at::full({}, 0.125, fp32), r.dhidden, r.dweight,
+                                     options);
+  return r;
+}
+
+inline void check_loss(at::Device device, at::ScalarType dtype, int64_t tokens, int64_t chunk, int64_t vocab,
+                       int64_t padding, int64_t width) {
+  INFO(dtype << " tokens " << tokens << " chunk " << chunk << " vocab " << vocab << "+" << padding
+             << " width " << width);
+  constexpr double kZ = 1e-3;
+  Draws random(static_cast<uint64_t>(tokens * 3 + vocab), device);
+  const at::Tensor hidden = random.normal({tokens, width}, dtype);
+  const at::Tensor weight =
+      random.normal({vocab + padding, width}, dtype, 2.0 / std::sqrt(static_cast<double>(width)));
+  at::Tensor targets = random.integers(0, vocab, {tokens});
+  // A whole chunk is ignored, and a few more.
+  if (tokens > chunk) targets.narrow(0, 0, chunk).fill_(ops::kIgnoreIndex);
+  if (tokens > 2) targets[tokens - 2] = ops::kIgnoreIndex;
+  const ops::LossOptions options{.vocab = vocab, .chunk = chunk, .z_loss = kZ};
+  const ChunkedLoss ours = run_loss(hidden, weight, targets, options);
+
+  // `dtype`: what the logits and their gradient are rounded to.
+  const auto expected = [&](at::ScalarType compute) {
+    const at::Tensor h = leaf(hidden, compute);
+    const at::Tensor w = leaf(weight, compute);
+    const at::Tensor logits = at::mm(h, w.t());
+    const at::Tensor upcast = compute == at::kBFloat16 ? logits.to(at::kFloat) : logits;
+    const RowLosses r = plain_cross_entropy(upcast, targets, vocab, kZ);
+    (r.losses.sum() * 0.125).backward();
+    return std::tuple(r.losses.detach().sum(), r.lse.detach().sum(), h.grad(), w.grad() + 0.25);
+  };
+  const auto [loss, lse, dhidden, dweight] = expected(at::kDouble);
+  const auto [plain_loss, plain_lse, plain_dhidden, plain_dweight] = expected(dtype);
+  // A sum's error is luck; it is held to the roundings that go into it: of fp32, or of every token's bf16
+  // logits.
+  const double root = std::sqrt(static_cast<double>(tokens));
+  const auto check_sum = [&](const at::Tensor& ours_sum, const at::Tensor& exact) {
+    const double value = exact.item<double>();
+    const double allowed = dtype == at::kFloat ? 2e-6 * std::abs(value) : 0.02 * root;
+    CHECK(std::abs(ours_sum.item<double>() - value) <= allowed);
+  };
+  check_sum(ours.sums.loss, loss);
+  check_sum(ours.sums.lse, lse);
+  check_as_good(ours.dhidden, plain_dhidden, dhidden, "dhidden");
+  check_as_good(ours.dweight, plain_dweight, dweight, "dweight");
+
+  const auto only = ops::linear_cross_entropy(hidden, weight, targets, {}, {}, {}, options);
+  CHECK(same_bits(only.loss.view({1}), ours.sums.loss.view({1})));
+  const ChunkedLoss again = run_loss(hidden, weight, targets, options);
+  CHECK(same_bits(again.dweight, ours.dweight));
+  CHECK(same_bits(again.dhidden, ours.dhidden));
+}
+
+// The chunk changes neither the loss nor, beyond the fp32 order of sums, the gradients.
+inline void check_chunk_invariance(at::Device device, at::ScalarType dtype, int64_t tokens, int64_t vocab,
+                                   int64_t width) {
+  INFO(dtype << " tokens " << tokens << " vocab " << vocab);
+  Draws random(3, device);
+  const at::Tensor hidden = random.normal({tokens, width}, dtype);
+  const at::Tensor weight = random.normal({vocab, width}, dtype, 0.2);
+  const at::Tensor targets = random.integers(0, vocab, {tokens});
+  const ChunkedLoss whole = run_loss(hidden, weight, targets, {.vocab = vocab, .chunk = tokens});
+  for (const int64_t chunks : {4, 16}) {
+    const ChunkedLoss part = run_loss(hidden, weight, targets, {.vocab = vocab, .chunk = tokens / chunks});
+    // cuBLAS may choose another order of sums for another row count, so bf16 logits may differ by a rounding.
+    const double unit = dtype == at::kFloat ? 1e-6 : 1e-4;
+    CHECK(relative_error(part.sums.loss, whole.sums.loss) < unit);
+    CHECK(relative_error(part.dweight, whole.dweight) < 10 * unit);
+    CHECK(relative_error(part.dhidden, whole.dhidden) < (dtype == at::kFloat ? 1e-5 : 1e-2));
+  }
+}
+
+}  // namespace narrowgauge::test

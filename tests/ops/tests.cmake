@@ -1,0 +1,9 @@
+add_library(narrowgauge_test_elementwise STATIC support/close.cpp support/reference.cpp
+  ops/rms_norm_checks.cpp ops/rope_checks.cpp ops/swiglu_checks.cpp)
+narrowgauge_target(narrowgauge_test_elementwise)
+target_link_libraries(narrowgauge_test_elementwise PUBLIC narrowgauge_ops Catch2::Catch2)
+
+narrowgauge_test(ops/elementwise_test cpu narrowgauge_test_elementwise)
+if(NARROWGAUGE_CUDA)
+  narrowgauge_test(ops/elementwise_gpu_test gpu narrowgauge_test_elementwise)
+endif()

@@ -1,0 +1,5 @@
+narrowgauge_test(optim/math_test cpu narrowgauge_optim)
+narrowgauge_test(optim/optimizer_test cpu narrowgauge_optim)
+if(NARROWGAUGE_CUDA)
+  narrowgauge_test(optim/kernel_test gpu narrowgauge_optim)
+endif()

@@ -1,0 +1,1 @@
+narrowgauge_test(train/checkpoint_test cpu narrowgauge_train)
