@@ -21,10 +21,11 @@ class Weights {
   explicit Weights(const std::filesystem::path& folder) {
     const std::filesystem::path single = folder / "model.safetensors";
     const std::filesystem::path index = folder / "model.safetensors.index.json";
-    if (std::filesystem::exists(single)) {
+    std::error_code error;
+    if (std::filesystem::exists(single, error)) {
       const SafetensorsFile& file = open(single);
       for (const auto& tensor : file.tensors()) files_[tensor.first] = &file;
-    } else if (std::filesystem::exists(index)) {
+    } else if (std::filesystem::exists(index, error)) {
       read_index(index);
     } else {
       throw UserError(

@@ -36,10 +36,11 @@ void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at
   const int64_t cols = x.size(-1);
   const at::Tensor xhat = at::mul(x, rstd);
   at::Tensor work = at::mul(dy, xhat);
+  const at::Tensor weight32 = weight.to(at::kFloat);
   const at::Tensor rows = work.reshape({-1, cols});
   dweight.add_(rows.sum(0));
-  const at::Tensor mean = at::mv(rows, weight.to(at::kFloat)).div_(static_cast<double>(cols)).view_as(rstd);
-  at::mul_out(work, dy, weight);
+  const at::Tensor mean = at::mv(rows, weight32).div_(static_cast<double>(cols)).view_as(rstd);
+  at::mul_out(work, dy, weight32);
   work.addcmul_(xhat, mean, -1);
   at::Tensor target = dx;
   if (dresidual.defined()) {

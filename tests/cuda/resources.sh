@@ -27,7 +27,7 @@ c++filt <<<"$usage" | awk -v limit=$limit '
     sub(/^ *Function /, "", name); sub(/:$/, "", name)
     sub(/^void /, "", name)
     gsub(/narrowgauge::cuda::|\(anonymous namespace\)::/, "", name)
-    sub(/\(.*/, "", name)
+    if (!sub(/>\(.*/, ">", name)) sub(/\(.*/, "", name)
     next
   }
   /REG:/ {

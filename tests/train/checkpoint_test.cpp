@@ -388,9 +388,14 @@ TEST_CASE("An unwritable run folder is the user's error") {
 TEST_CASE("An export in fp32 has the exact master weights") {
   const TemporaryFolder run;
   CheckpointState state = make_state(10);
-  state.config.model = {
-      .vocab_size = 50, .layers = 1, .hidden_size = 16, .heads = 2, .kv_heads = 1, .ffn_size = 24};
-  const narrowgauge::model::ParameterArena arena(state.config.model, at::kBFloat16, at::kCPU);
+  narrowgauge::ModelConfig& model = state.config.model;
+  model.vocab_size = 50;
+  model.layers = 1;
+  model.hidden_size = 16;
+  model.heads = 2;
+  model.kv_heads = 1;
+  model.ffn_size = 24;
+  const narrowgauge::model::ParameterArena arena(model, at::kBFloat16, at::kCPU);
   const at::Tensor master = at::randn(arena.weights().sizes());
   const at::Tensor remainder = at::zeros(master.sizes(), at::kShort);
   auto* weight = static_cast<uint16_t*>(arena.weights().mutable_data_ptr());
