@@ -26,12 +26,18 @@ bool close(double a, double b, double relative) { return std::abs(a - b) <= rela
 
 double last_loss(const fs::path& run) { return rows(run, "step").back().at("loss"); }
 
+// Made once: 60 steps.
+const Outcome& plain_run() {
+  static const Outcome outcome = run_well(workshop().train(
+      "plain", {"train.steps=60", "train.save_every=25", "train.eval_every=30", "train.sample_every=60",
+                "train.sample_tokens=8", "train.sample_prompt=int"}));
+  return outcome;
+}
+
 TEST_CASE("a run trains, evaluates, samples and leaves its files") {
   const Workshop& shop = workshop();
+  const Outcome& outcome = plain_run();
   const fs::path folder = shop.path("plain");
-  const Outcome outcome = run_well(
-      shop.train("plain", {"train.steps=60", "train.save_every=25", "train.eval_every=30",
-                           "train.sample_every=60", "train.sample_tokens=8", "train.sample_prompt=int"}));
   REQUIRE(rows(folder, "step").size() == 60);
   REQUIRE(rows(folder, "step").front().at("loss").get<double>() > 5.3);
   REQUIRE(last_loss(folder) < 4.0);
@@ -165,7 +171,7 @@ TEST_CASE("gradients that are never finite stop the run with a checkpoint and va
   require_user_error(outcome, {"optim.max_skips", "3", "optim.lr"});
   REQUIRE(outcome.err.find("not finite") != std::string::npos);
   const auto steps = rows(shop.path("diverged"), "step");
-  REQUIRE(steps.back().at("loss").is_null());
+  REQUIRE(steps.back().at("grad_norm").is_null());
   REQUIRE(steps.back().at("skipped") >= 3);
   REQUIRE(rows(shop.path("diverged"), "checkpoint").back().at("step") == steps.back().at("step"));
   REQUIRE(reason(shop.path("diverged")) == "optim.max_skips");

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Collects what tests/gpu/run.sh needs on a machine with a GPU but no build: tests/gpu/pack.sh FOLDER
-# (the program and GPU tests of build/, stripped, the SentencePiece libraries, golden models and training tokens).
+# (the program and GPU tests of $BUILD, default build/, stripped, the SentencePiece libraries, golden models and training tokens).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:?usage: tests/gpu/pack.sh FOLDER}
+build=${BUILD:-build}
 shared=${NARROWGAUGE_SHARED:-../shared}
 rm -rf "$out"
 mkdir -p "$out/tests" "$out/lib" "$out/data"
-strip -o "$out/narrowgauge" build/narrowgauge
-for test in $(ctest --test-dir build -L gpu -N | sed -n 's/.*Test *#[0-9]*: //p'); do
-  strip -o "$out/tests/${test//\//_}" "build/tests/${test//\//_}"
+strip -o "$out/narrowgauge" "$build/narrowgauge"
+for test in $(ctest --test-dir "$build" -L gpu -N | sed -n 's/.*Test *#[0-9]*: //p'); do
+  strip -o "$out/tests/${test//\//_}" "$build/tests/${test//\//_}" || echo "not built: $test" >&2
 done
-ldd build/narrowgauge | awk '/sentencepiece|protobuf/ {print $3}' | xargs -I{} cp -L {} "$out/lib/"
+ldd "$build/narrowgauge" | awk '/sentencepiece|protobuf/ {print $3}' | xargs -I{} cp -L {} "$out/lib/"
 cp -r "$shared/golden" "$out/golden"
 cp "$shared/data/tinyshakespeare.txt" "$out/data/"
-rm -rf "$out/tok.model" "$out/data/shakespeare"
-build/narrowgauge tokenizer train --input "$out/data/tinyshakespeare.txt" --vocab 32000 --out "$out/data/tok.model"
-build/narrowgauge prepare --input "$out/data/tinyshakespeare.txt" --tokenizer "$out/data/tok.model" --out "$out/data/shakespeare"
+"$build/narrowgauge" tokenizer train --input "$out/data/tinyshakespeare.txt" --vocab 32000 --out "$out/data/tok.model"
+"$build/narrowgauge" prepare --input "$out/data/tinyshakespeare.txt" --tokenizer "$out/data/tok.model" --out "$out/data/shakespeare"
 du -sh "$out"

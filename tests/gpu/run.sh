@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The measurements and checks that need a GPU, in parts of under 8 minutes each:
 #   tests/gpu/run.sh PACK PART...      PACK: the folder that tests/gpu/pack.sh filled; logs go to $OUT (default gpu-logs)
-# parts: tests, sanitize, export, flagship, peer, resume, states
+# parts: tests, sanitize, export, smoke, flagship, peer, resume, states
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 pack=$(readlink -f "${1:?usage: tests/gpu/run.sh PACK PART...}")
@@ -91,6 +91,15 @@ sys.exit(0 if abs(a / b - 1) <= 0.02 else 1)
 PY
 }
 
+smoke() { # eight steps of the 977M model: that it fits, how fast, evaluation, samples
+  check smoke_train "$narrowgauge" train configs/1b-16gb.yaml --run "$work/smoke" "${common[@]}" --set train.steps=8 \
+    --set optim.warmup_steps=2
+  tail -12 "$out/smoke_train.log"
+  check smoke_eval "$narrowgauge" eval "$work/smoke"
+  check smoke_sample "$narrowgauge" sample "$work/smoke" --prompt "KING HENRY:" --tokens 200 --temperature 0.8 --top-k 50 --seed 1
+  tail -3 "$out/smoke_sample.log"
+}
+
 resume() { # the 977M model under train.deterministic: kill -9, resume, the same bits as an uninterrupted run
   local short=(--set train.steps=12 --set train.save_every=4 --set train.deterministic=true --set optim.schedule_steps=100)
   check resume_whole "$narrowgauge" train configs/1b-16gb.yaml --run "$work/whole" "${common[@]}" "${short[@]}"
@@ -125,7 +134,7 @@ for part in "$@"; do
   case $part in
     tests) gpu_tests ;;
     export) export_check ;;
-    sanitize | flagship | peer | resume | states) $part ;;
+    sanitize | smoke | flagship | peer | resume | states) $part ;;
     *) echo "unknown part: $part" >&2; exit 2 ;;
   esac
 done
