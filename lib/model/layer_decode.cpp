@@ -1,5 +1,8 @@
 // A layer's forward for generation, with a key-value cache.
-#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/softmax.h>
+
+#include <cmath>
 
 #include "lib/model/buffers.h"
 #include "lib/model/layer.h"
@@ -8,18 +11,19 @@
 namespace narrowgauge::model {
 namespace {
 
-// Attention of the one row of qkv, all query heads, over `length` cached positions: (1, A).
+// Attention of the one row of qkv, all query heads, over `length` cached positions: (1, A). Plain products:
+// fused kernels would be planned anew for every length.
 at::Tensor attend_cached(const at::Tensor& qkv, const ops::AttentionShape& shape, const LayerCache& cache,
                          int64_t length) {
   const int64_t width = shape.heads * shape.head_dim;
-  const at::Tensor query = qkv.narrow(1, 0, width).view({1, shape.heads, 1, shape.head_dim});
-  const auto cached = [&](const at::Tensor& rows) {
-    return rows.narrow(0, 0, length).transpose(0, 1).unsqueeze(0);
-  };
-  return at::scaled_dot_product_attention(query, cached(cache.keys), cached(cache.values),
-                                          /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/false,
-                                          /*scale=*/{}, /*enable_gqa=*/shape.heads != shape.kv_heads)
-      .reshape({1, width});
+  const at::Tensor query =
+      qkv.narrow(1, 0, width).view({shape.kv_heads, shape.heads / shape.kv_heads, shape.head_dim});
+  const at::Tensor keys = cache.keys.narrow(0, 0, length).permute({1, 2, 0});   // (Hk, D, length)
+  const at::Tensor values = cache.values.narrow(0, 0, length).transpose(0, 1);  // (Hk, length, D)
+  const double scale = 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
+  const at::Tensor weights =
+      at::softmax(at::bmm(query, keys).mul(scale), -1, at::kFloat).to(qkv.scalar_type());
+  return at::bmm(weights, values).reshape({1, width});
 }
 
 }  // namespace

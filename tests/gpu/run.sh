@@ -28,6 +28,7 @@ check() { # NAME COMMAND...: runs it, logs it, prints one line
     grep -E 'FAILED|error|Error|ERROR|REQUIRE|CHECK|with expansion|  [^ ].* (<|>|==)|what\(\)' "$out/$name.log" | head -${LINES_SHOWN:-25}
     tail -4 "$out/$name.log"
   fi
+  return $status
 }
 
 gpu_tests() { # every GPU test program but the long ones
@@ -38,15 +39,18 @@ gpu_tests() { # every GPU test program but the long ones
   done
 }
 
-sanitize() { # memcheck, racecheck and initcheck over the kernel tests at odd sizes
-  local tool program
+sanitize() { # memcheck, racecheck and initcheck over the kernel tests at odd sizes, all at once
+  local tool program jobs=()
   for program in "$pack"/tests/*; do
-    "$program" --list-tests '[sanitize]' 2>/dev/null | grep -q '[1-9][0-9]* .*test case' || continue
+    "$program" --list-tests '[sanitize]' 2>/dev/null | grep -q '^[1-9][0-9]* .*test case' || continue
     for tool in memcheck racecheck initcheck; do
-      check "sanitize_${tool}_$(basename "$program")" timeout 200 compute-sanitizer --tool $tool --error-exitcode 9 \
-        --launch-timeout 0 "$program" '[sanitize]'
+      check "sanitize_${tool}_$(basename "$program")" env PYTORCH_NO_CUDA_MEMORY_CACHING=1 timeout 400 compute-sanitizer \
+        --tool $tool --error-exitcode 9 --launch-timeout 0 --kernel-regex kns=narrowgauge "$program" '[sanitize]' &
+      jobs+=($!)
     done
   done
+  local job
+  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
 }
 
 export_check() { # a small trained model: transformers loads our export and agrees

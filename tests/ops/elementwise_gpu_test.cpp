@@ -45,7 +45,7 @@ bool has_memory(double gib) {
   return false;
 }
 
-TEST_CASE("GPU norm equals its reference") {
+TEST_CASE("GPU norm equals its reference", "[sanitize]") {
   on_both_cards([](at::ScalarType dtype) {
     // One to eight vectors a lane, one to 128 lanes a row, and rows too long or too odd for registers.
     for (const int64_t cols : {1,    8,    16,   41,   112,  256,  300,  512,  768,  1000, 1024,
@@ -61,7 +61,7 @@ TEST_CASE("GPU norm equals its reference") {
   check_rms_norm_arguments(kGpu);
 }
 
-TEST_CASE("GPU head norm touches its heads alone") {
+TEST_CASE("GPU head norm touches its heads alone", "[sanitize]") {
   on_both_cards([](at::ScalarType dtype) {
     check_head_norm(kGpu, dtype, 333, 112, 0, 16, 48);
     check_head_norm(kGpu, dtype, 333, 112, 16, 16, 48);
@@ -97,7 +97,7 @@ TEST_CASE("GPU weight gradient over 131073 rows is accurate and repeatable") {
   });
 }
 
-TEST_CASE("GPU RoPE equals complex rotation") {
+TEST_CASE("GPU RoPE equals complex rotation", "[sanitize]") {
   on_both_cards([](at::ScalarType dtype) {
     for (const int64_t dim : {2, 8, 64, 80, 96, 112, 128}) {
       check_rope(kGpu, dtype, {.tokens = 333, .heads = 20, .values = 4, .head_dim = dim});
@@ -113,7 +113,7 @@ TEST_CASE("GPU RoPE equals complex rotation") {
   check_rope_properties(kGpu);
 }
 
-TEST_CASE("GPU SwiGLU equals its reference") {
+TEST_CASE("GPU SwiGLU equals its reference", "[sanitize]") {
   on_both_cards([](at::ScalarType dtype) {
     for (const int64_t cols : {1, 7, 8, 41, 4736, 11009}) check_swiglu(kGpu, dtype, 67, cols);
     check_swiglu(kGpu, dtype, 0, 16);

@@ -19,7 +19,7 @@ void under_both_limits(Body&& body) {
   ops::override_limits(nullptr);
 }
 
-TEST_CASE("cross-entropy on CUDA equals fp64") {
+TEST_CASE("cross-entropy on CUDA equals fp64", "[sanitize]") {
   under_both_limits([] {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       for (const int64_t vocab : {1, 7, 41, 123, 31999, 32000, 32768, 50257, 128256}) {
@@ -57,7 +57,7 @@ TEST_CASE("cross-entropy on CUDA beyond 2^31 logits") {
   CHECK(losses.narrow(0, 0, kRows - 2).eq(0).all().item<bool>());
 }
 
-TEST_CASE("embedding on CUDA equals fp64") {
+TEST_CASE("embedding on CUDA equals fp64", "[sanitize]") {
   under_both_limits([] {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       for (const int64_t width : {1, 8, 41, 112, 1792, 4096}) {

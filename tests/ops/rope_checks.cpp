@@ -23,7 +23,7 @@ void check_rope(at::Device device, at::ScalarType dtype, const RopeCase& c) {
     return t.narrow(1, 0, rotated).unflatten(1, {c.heads, c.head_dim});
   };
   const auto rest = [&](const at::Tensor& t) { return t.narrow(1, rotated, c.values * c.head_dim); };
-  const double rtol = dtype == at::kFloat ? 1e-6 : 2e-3;
+  const double rtol = dtype == at::kFloat ? 1e-6 : 0x1p-8;
 
   const at::Tensor consecutive = at::arange(c.tokens, at::TensorOptions().device(device).dtype(at::kInt));
   ops::rope_in_place(qkv, table, c.heads, c.head_dim, c.context, {}, /*inverse=*/false);

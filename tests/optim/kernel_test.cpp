@@ -43,7 +43,7 @@ Snapshot run(const Sizes& sizes, const OptimConfig& config, at::ScalarType weigh
 
 }  // namespace
 
-TEST_CASE("the kernel and its CPU twin agree to the bit") {
+TEST_CASE("the kernel and its CPU twin agree to the bit", "[sanitize]") {
   struct Types {
     at::ScalarType weights;
     at::ScalarType grad;
@@ -68,7 +68,7 @@ TEST_CASE("the kernel and its CPU twin agree to the bit") {
   }
 }
 
-TEST_CASE("an empty buffer launches nothing") {
+TEST_CASE("an empty buffer launches nothing", "[sanitize]") {
   OptimConfig config;
   const Sizes sizes{.matrix = 0, .embedding = 0, .norm = 0};
   const optim::FlatBuffers buffers = make_buffers(sizes, config, at::kBFloat16, at::kBFloat16, kGpu);
@@ -126,7 +126,7 @@ TEST_CASE("lr = 0 and huge gradients on the card") {
   }
 }
 
-TEST_CASE("the norm kernel equals its twin and sees every non-finite element") {
+TEST_CASE("the norm kernel equals its twin and sees every non-finite element", "[sanitize]") {
   for (const int64_t n : {0, 1, 7, 8, 9, 255, 256, 257, 4095, 4096, 262144 * 8 + 5, 57344000}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       const at::Tensor grad = Random(kCpu, type, 5)({n});

@@ -27,8 +27,12 @@ std::vector<int32_t> some_tokens(int64_t count, int64_t vocab, int32_t salt) {
 
 Config small_config(const std::string& dtype, int64_t context) {
   Config config;
-  config.model = {
-      .vocab_size = 211, .layers = 2, .hidden_size = 64, .heads = 4, .kv_heads = 2, .ffn_size = 96};
+  config.model.vocab_size = 211;
+  config.model.layers = 2;
+  config.model.hidden_size = 64;
+  config.model.heads = 4;
+  config.model.kv_heads = 2;
+  config.model.ffn_size = 96;
   config.model.init_std = 0.1;  // large enough for gradients that mean something
   config.data.context = context;
   config.train.dtype = dtype;

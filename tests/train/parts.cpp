@@ -48,7 +48,11 @@ TEST_CASE("throughput is that of a sliding window") {
 }
 
 TEST_CASE("a progress line leaves out what is unknown") {
-  StepReport report{.step = 7, .loss = 3.25, .learning_rate = 3e-4, .grad_norm = 0.5};
+  StepReport report;
+  report.step = 7;
+  report.loss = 3.25;
+  report.learning_rate = 3e-4;
+  report.grad_norm = 0.5;
   REQUIRE(progress_line(report, 10, 0, -1) == "step 7/10  loss 3.2500  lr 3.00e-04  norm 0.50");
   report.tokens_per_second = 52400;
   report.mfu = 0.412;
