@@ -154,6 +154,18 @@ TEST_CASE("a stop that may not wait drops the step's gradients") {
   REQUIRE(rows(shop.path("grace"), "step").size() == 3);
 }
 
+TEST_CASE("a second signal exits at once") {
+  const Workshop& shop = workshop();
+  Program program(
+      shop.train("twice", {"train.tokens_per_step=262144", "train.micro_batch=1", "train.stop_grace=1000"}));
+  for (int i = 0; i < 3000 && rows(shop.path("twice"), "start").empty(); ++i) ::usleep(20000);
+  program.signal(SIGINT);
+  ::usleep(200000);
+  program.signal(SIGINT);
+  REQUIRE(program.wait().exit_code == 128 + SIGINT);
+  REQUIRE(rows(shop.path("twice"), "checkpoint").empty());
+}
+
 TEST_CASE("token and time budgets end a run") {
   const Workshop& shop = workshop();
   run_well(shop.train("tokens", {"train.max_tokens=1024"}));

@@ -64,12 +64,13 @@ export_check() { # a small trained model: transformers loads our export and agre
 }
 
 common=(--set data.train="$pack/data/shakespeare" --set data.shuffle=false --set data.val_fraction=0.05 --set train.steps=100
-        --set optim.warmup_steps=20 --set optim.schedule=cosine --set optim.lr=3e-4 --set memory.budget=$budget
+        --set optim.warmup_steps=20 --set optim.schedule=cosine --set optim.schedule_steps=100 --set optim.min_lr=0.1 --set optim.lr=3e-4 --set memory.budget=$budget
         --set model.init=normal --set train.eval_every=0 --set log.every=10)
 
 flagship() { # the 977M model, 100 steps on real tokens, then evaluation and samples
   nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw --format=csv
-  check flagship_start "$narrowgauge" train configs/1b-16gb.yaml --run "$work/start" "${common[@]}" --set train.steps=0
+  check flagship_start "$narrowgauge" train configs/1b-16gb.yaml --run "$work/start" "${common[@]}" --set train.steps=1 \
+    --set optim.lr=1e-20 # the starting weights: a step that changes nothing
   check flagship_export "$narrowgauge" export "$work/start" --out "$work/start-export" --dtype bf16
   check flagship_train "$narrowgauge" train configs/1b-16gb.yaml --run "$work/flagship" "${common[@]}"
   cp "$work/flagship/metrics.jsonl" "$out/flagship.jsonl"
@@ -105,7 +106,7 @@ smoke() { # eight steps of the 977M model: that it fits, how fast, evaluation, s
 }
 
 resume() { # the 977M model under train.deterministic: kill -9, resume, the same bits as an uninterrupted run
-  local short=(--set train.steps=12 --set train.save_every=4 --set train.deterministic=true --set optim.schedule_steps=100)
+  local short=(--set train.steps=12 --set train.save_every=4 --set train.deterministic=true)
   check resume_whole "$narrowgauge" train configs/1b-16gb.yaml --run "$work/whole" "${common[@]}" "${short[@]}"
   "$narrowgauge" train configs/1b-16gb.yaml --run "$work/killed" "${common[@]}" "${short[@]}" >"$out/resume_killed.log" 2>&1 &
   local pid=$!

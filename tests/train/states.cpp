@@ -8,7 +8,7 @@ namespace {
 
 TEST_CASE("8-bit AdamW tracks fp32 AdamW on the CPU") {
   const TemporaryFolder folder;
-  require_8bit_tracks_fp32(byte_config(write_corpus(folder.path()), "cpu", "fp32", 3, 96, 64), {1, 2});
+  require_8bit_tracks_fp32(byte_config(write_corpus(folder.path()), "cpu", "fp32", 2, 96, 64), {1, 2});
 }
 
 }  // namespace
