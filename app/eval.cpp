@@ -7,6 +7,7 @@
 #include "app/cli.h"
 #include "app/command.h"
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/train/evaluate.h"
 #include "lib/train/trained_model.h"
 
@@ -50,11 +51,12 @@ int run_eval(int argc, char** argv) {
                                   {"perplexity", result.perplexity()},
                                   {"tokens", result.tokens}};
     if (trained.tokens_are_bytes) row["bits_per_byte"] = bits;
-    fmt::print("{}\n", row.dump());
+    write_stdout(row.dump() + "\n");
   } else {
-    fmt::print("step {}: loss {:.4f}, perplexity {:.2f}", trained.step, result.loss, result.perplexity());
-    if (trained.tokens_are_bytes) fmt::print(", {:.3f} bits per byte", bits);
-    fmt::print(" over {} tokens\n", result.tokens);
+    write_stdout(fmt::format("step {}: loss {:.4f}, perplexity {:.2f}{} over {} tokens\n", trained.step,
+                             result.loss, result.perplexity(),
+                             trained.tokens_are_bytes ? fmt::format(", {:.3f} bits per byte", bits) : "",
+                             result.tokens));
   }
   return kExitDone;
 }

@@ -12,7 +12,7 @@ struct DataConfig {
   bool document_mask = false;    // attention stays inside a document, positions restart
   int64_t end_of_document = -1;  // token id; -1: what the shards say
   bool shuffle = true;
-  int64_t prefetch = 2;          // global batches read ahead
+  int64_t prefetch = 2;  // global batches read ahead
 };
 
 }  // namespace narrowgauge

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "lib/model/philox.h"
+#include "lib/model/uniform.h"
 
 namespace narrowgauge::model {
 namespace {
@@ -18,11 +18,11 @@ void fill_normal(float* out, int64_t count, uint64_t key, double std) {
   const int64_t blocks = (count + 3) / 4;
   at::parallel_for(0, blocks, kBlocksPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      const auto bits = philox(key, static_cast<uint64_t>(block));
+      const cuda::Random128 bits = cuda::philox(key, static_cast<uint64_t>(block), 0);
       for (int64_t pair = 0; pair < 2; ++pair) {
         const auto at = static_cast<size_t>(2 * pair);
-        const double radius = std * std::sqrt(-2.0 * std::log(uniform(bits[at])));
-        const double angle = 2.0 * std::numbers::pi * uniform(bits[at + 1]);
+        const double radius = std * std::sqrt(-2.0 * std::log(uniform(bits.word[at])));
+        const double angle = 2.0 * std::numbers::pi * uniform(bits.word[at + 1]);
         const int64_t i = 4 * block + 2 * pair;
         if (i < count) out[i] = static_cast<float>(radius * std::cos(angle));
         if (i + 1 < count) out[i + 1] = static_cast<float>(radius * std::sin(angle));

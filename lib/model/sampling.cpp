@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lib/model/philox.h"
+#include "lib/model/uniform.h"
 
 namespace narrowgauge::model {
 
@@ -35,7 +35,7 @@ int32_t draw_token(std::span<const float> logits, const SampleOptions& options, 
     const auto last = std::lower_bound(sums.begin(), sums.end(), options.top_p * sum);
     if (last != sums.end()) sums.erase(last + 1, sums.end());
   }
-  const double target = uniform(philox(options.seed, step)[0]) * sums.back();
+  const double target = uniform(cuda::philox(options.seed, step, 0).word[0]) * sums.back();
   const auto drawn = std::upper_bound(sums.begin(), sums.end() - 1, target);
   return ids[static_cast<size_t>(drawn - sums.begin())];
 }

@@ -53,8 +53,8 @@ void check_scale(int64_t count, size_t shift, const DeviceLimits& limits) {
   size_t wrong = 0;
   for (size_t i = 0; i < y.size(); ++i) {
     const double expected = static_cast<double>(kFactor) * static_cast<double>(static_cast<float>(x[i]));
-    wrong +=
-        std::abs(static_cast<double>(static_cast<float>(y[i])) - expected) > half_ulp * std::abs(expected) * 1.001;
+    wrong += std::abs(static_cast<double>(static_cast<float>(y[i])) - expected) >
+             half_ulp * std::abs(expected) * 1.001;
   }
   CHECK(wrong == 0);
   scale<T>({.y = in.data(), .x = in.data(), .count = count, .factor = kFactor}, limits, nullptr);  // in place

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "lib/model/init.h"
-#include "lib/model/philox.h"
+#include "lib/model/uniform.h"
 #include "lib/ops/cross_entropy.h"
 
 namespace narrowgauge::test {
@@ -53,9 +53,10 @@ model::Batch random_batch(const ModelConfig& config, int64_t batch, int64_t cont
   const at::Tensor targets = at::empty({batch, context}, at::kInt);
   const auto vocab = static_cast<uint32_t>(config.vocab_size);
   for (int64_t i = 0; i < batch * context; ++i) {
-    const auto bits = model::philox(seed, static_cast<uint64_t>(i));
-    tokens.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits[0] % vocab);
-    targets.data_ptr<int32_t>()[i] = i % 7 == 3 ? ops::kIgnoreIndex : static_cast<int32_t>(bits[1] % vocab);
+    const cuda::Random128 bits = cuda::philox(seed, static_cast<uint64_t>(i), 0);
+    tokens.data_ptr<int32_t>()[i] = static_cast<int32_t>(bits.word[0] % vocab);
+    targets.data_ptr<int32_t>()[i] =
+        i % 7 == 3 ? ops::kIgnoreIndex : static_cast<int32_t>(bits.word[1] % vocab);
   }
   return {.tokens = tokens.to(device), .targets = targets.to(device), .positions = {}, .documents = {}};
 }

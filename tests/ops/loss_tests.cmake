@@ -1,6 +1,0 @@
-narrowgauge_test(ops/loss_test cpu narrowgauge_test_elementwise)
-narrowgauge_test(ops/attention_test cpu narrowgauge_test_elementwise)
-if(NARROWGAUGE_CUDA)
-  narrowgauge_test(ops/loss_gpu_test gpu narrowgauge_test_elementwise)
-  narrowgauge_test(ops/attention_gpu_test gpu narrowgauge_test_elementwise)
-endif()

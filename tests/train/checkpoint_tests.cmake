@@ -1,1 +1,0 @@
-narrowgauge_test(train/checkpoint_test cpu narrowgauge_train)
