@@ -20,7 +20,7 @@ ordered_json token(int32_t id) { return id < 0 ? ordered_json(nullptr) : ordered
 // The old and the new key where transformers renamed one (theta, dtype), so that 4.x and 5.x read the same.
 ordered_json config_json(const ModelConfig& config, const ExportOptions& options) {
   const char* dtype = options.dtype == at::kBFloat16 ? "bfloat16" : "float32";
-  ordered_json json = {{"architectures", {config.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
+  ordered_json object = {{"architectures", {config.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
                        {"model_type", config.qk_norm ? "qwen3" : "llama"},
                        {"vocab_size", config.vocab_size},
                        {"hidden_size", config.hidden_size},
@@ -44,22 +44,22 @@ ordered_json config_json(const ModelConfig& config, const ExportOptions& options
                        {"torch_dtype", dtype},
                        {"use_cache", true}};
   if (config.qk_norm) {
-    json["use_sliding_window"] = false;
+    object["use_sliding_window"] = false;
   } else {
-    json["mlp_bias"] = false;
+    object["mlp_bias"] = false;
   }
-  return json;
+  return object;
 }
 
 ordered_json generation_json(const ExportOptions& options) {
-  ordered_json json = {{"_from_model_config", true}};
-  if (options.bos_token >= 0) json["bos_token_id"] = options.bos_token;
-  if (options.eos_token >= 0) json["eos_token_id"] = options.eos_token;
-  return json;
+  ordered_json object = {{"_from_model_config", true}};
+  if (options.bos_token >= 0) object["bos_token_id"] = options.bos_token;
+  if (options.eos_token >= 0) object["eos_token_id"] = options.eos_token;
+  return object;
 }
 
-void write_json(const std::filesystem::path& path, const ordered_json& json) {
-  atomic_write_file(path, json.dump(2) + "\n");
+void write_json(const std::filesystem::path& path, const ordered_json& object) {
+  atomic_write_file(path, object.dump(2) + "\n");
 }
 
 // Consecutive tensors in as few files as the limit allows; one larger than the limit gets a file of its own.

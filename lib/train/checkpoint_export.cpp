@@ -17,7 +17,7 @@
 namespace narrowgauge::train {
 namespace {
 
-at::Tensor join(const at::Tensor& weights, const at::Tensor& remainders) {
+at::Tensor join_masters(const at::Tensor& weights, const at::Tensor& remainders) {
   at::Tensor master = at::empty(weights.sizes(), at::TensorOptions().dtype(at::kFloat));
   const auto* weight = static_cast<const uint16_t*>(weights.const_data_ptr());
   const auto* remainder = remainders.const_data_ptr<int16_t>();
@@ -42,7 +42,7 @@ at::Tensor master_weights(const io::SafetensorsFile& optimizer, const at::Tensor
   if (weights.scalar_type() == at::kBFloat16) {
     if (optimizer.contains("master")) return read_flat(optimizer, "master", weights, at::kFloat);
     if (optimizer.contains("remainder"))
-      return join(weights, read_flat(optimizer, "remainder", weights, at::kShort));
+      return join_masters(weights, read_flat(optimizer, "remainder", weights, at::kShort));
   }
   return weights;
 }
