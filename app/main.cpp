@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/text.h"
 #include "lib/base/version.h"
+#include "lib/train/device.h"
 
 namespace narrowgauge::app {
 namespace {
@@ -58,12 +59,15 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 }  // namespace narrowgauge::app
 
-// Only UserError is caught here: anything else is a bug, whose stack the crash report prints.
+// Only UserError (and memory that ran out) is caught here: anything else is a bug, whose stack the crash
+// report prints.
 int main(int argc, char** argv) {
   narrowgauge::ignore_file_signals();
   narrowgauge::app::install_crash_report();
   try {
-    return narrowgauge::app::dispatch(argc, argv);
+    int code = narrowgauge::kExitDone;
+    narrowgauge::train::name_memory_errors([&] { code = narrowgauge::app::dispatch(argc, argv); });
+    return code;
   } catch (const narrowgauge::UserError& error) {
     narrowgauge::log_error(error.what());
     return narrowgauge::kExitUserError;

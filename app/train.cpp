@@ -12,7 +12,7 @@ int run_train(int argc, char** argv) {
   cli.required_option("run", "DIR", "run folder: metrics, log and checkpoints; made when missing");
   cli.option("resume", "auto|STEP",
              "continue the run in DIR from its newest complete checkpoint, or from that step");
-  cli.flag("allow-data-change", "resume although the data, its order or its tokenizer changed");
+  cli.flag("allow-data-change", "resume although the data or its order changed");
   cli.repeated("set", "KEY=VALUE", "override a key of the config, such as train.steps=200");
   const auto arguments = cli.parse(argc, argv);
   if (!arguments) return kExitDone;

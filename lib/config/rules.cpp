@@ -68,6 +68,9 @@ void check_schedule(const Config& config, Problems& problems) {
 }
 
 void check_precision(const Config& config, Problems& problems) {
+  if (config.optim.state == "fp32" && config.optim.embedding_state == "8bit") {
+    problems.push_back("optim.embedding_state 8bit needs optim.state 8bit");
+  }
   if (config.train.dtype != "fp32") return;
   if (config.optim.master != "stochastic") {
     problems.push_back(

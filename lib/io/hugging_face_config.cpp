@@ -124,6 +124,8 @@ double rope_theta(const ConfigFile& file) {
     const std::string old_type = file.text(*rope, "type", "default");
     const std::string type = file.text(*rope, "rope_type", old_type.c_str());
     if (type != "default") file.refuse(fmt::format("rope scaling ({}: rope_type \"{}\")", key, type));
+    if (file.positive(*rope, "factor", 1.0) != 1.0)
+      file.refuse(fmt::format("rope scaling ({}: factor)", key));
     if (file.positive(*rope, "partial_rotary_factor", 1.0) != 1.0)
       file.refuse("partial_rotary_factor below 1");
     theta = file.positive(*rope, "rope_theta", theta);

@@ -21,8 +21,8 @@ at::Tensor attend_cached(const at::Tensor& qkv, const ops::AttentionShape& shape
   const at::Tensor keys = cache.keys.narrow(0, 0, length).permute({1, 2, 0});   // (Hk, D, length)
   const at::Tensor values = cache.values.narrow(0, 0, length).transpose(0, 1);  // (Hk, length, D)
   const double scale = 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
-  const at::Tensor weights =
-      at::softmax(at::bmm(query, keys).mul(scale), -1, at::kFloat).to(qkv.scalar_type());
+  const at::Tensor scores = at::bmm(query.to(at::kFloat), keys.to(at::kFloat)).mul_(scale);
+  const at::Tensor weights = at::softmax(scores, -1).to(qkv.scalar_type());
   return at::bmm(weights, values).reshape({1, width});
 }
 

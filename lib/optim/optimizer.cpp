@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 
@@ -85,6 +86,12 @@ void Optimizer::update() {
               .eps = config_.eps,
               .weight_decay = config_.weight_decay},
              master_);
+}
+
+at::Tensor Optimizer::inverse_tokens() const {
+  constexpr auto kOffset =
+      static_cast<int64_t>(offsetof(cuda::StepState, input) + offsetof(cuda::StepInput, inverse_tokens));
+  return tensors_.state.narrow(0, kOffset, sizeof(float)).view(at::kFloat).squeeze(0);
 }
 
 cuda::StepState Optimizer::read_state() const { return as_state(tensors_.state.cpu()); }

@@ -38,6 +38,9 @@ class Optimizer {
   // capture.
   void update();
 
+  // StepInput::inverse_tokens on the device: an fp32 scalar, a view of the device struct.
+  [[nodiscard]] at::Tensor inverse_tokens() const;
+
   // The device struct after all queued steps. Synchronises with the device.
   [[nodiscard]] cuda::StepState read_state() const;
   // Copies the struct after step s into pinned memory, to be read once the next step has been queued: returns

@@ -48,6 +48,8 @@ std::string optimizer_text(const OptimConfig& optim) {
 std::string order_text(const Config& config) {
   std::string text;
   add(text, "data.context", config.data.context);
+  add(text, "data.document_mask", config.data.document_mask);
+  add(text, "data.end_of_document", config.data.end_of_document);
   add(text, "data.shuffle", config.data.shuffle);
   add(text, "data.val_fraction", config.data.val.empty() ? config.data.val_fraction : 0.0);
   add(text, "train.seed", config.train.seed);

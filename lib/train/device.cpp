@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -9,6 +10,7 @@
 #include <cstdlib>
 
 #include "lib/base/error.h"
+#include "lib/base/log.h"
 #include "lib/base/units.h"
 
 #if NARROWGAUGE_CUDA
@@ -87,6 +89,19 @@ ComputeDevice open_device(const std::string& request) {
   return {};
 }
 
+void name_memory_errors(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string what = error.what_without_backtrace();
+    throw UserError(
+        fmt::format("the device's memory is not enough: {}; lower train.micro_batch or memory.loss_chunk, "
+                    "set memory.recompute to "
+                    "block, or raise memory.budget",
+                    what.substr(0, what.find('\n'))));
+  }
+}
+
 void set_numerics(bool deterministic) {
   auto& context = at::globalContext();
   context.setAllowBF16ReductionCuBLAS(false);
@@ -106,7 +121,12 @@ DeviceMemory::DeviceMemory(const ComputeDevice& device, int64_t budget) : device
   const DeviceUse use = device_use();
   const int64_t context = std::min(use.used, kContextAtMost);
   others_ = use.used - context;
-  if (budget_ == 0) budget_ = use.free + context - kFreeMargin;
+  const int64_t available = use.free + context - kFreeMargin;
+  if (budget_ > available) {
+    log_warn(fmt::format("memory.budget is {}, but only {} of the card are free: capped to that",
+                         format_bytes(budget_), format_bytes(available)));
+  }
+  if (budget_ == 0 || budget_ > available) budget_ = available;
   set_cap(context);
 #endif
 }

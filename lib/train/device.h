@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "lib/config/train_config.h"
@@ -19,6 +20,9 @@ struct ComputeDevice {
 // "auto" (a GPU when there is one), "cuda" or "cpu". Makes the device current and creates its context.
 // UserError when cuda is asked for and there is no GPU, or the program was built without CUDA.
 ComputeDevice open_device(const std::string& request);
+
+// Runs `body`; when the device's memory is not enough, a UserError says what to lower.
+void name_memory_errors(const std::function<void()>& body);
 
 // Process-wide rules of arithmetic: no reduced-precision sums in bf16 products, no TF32, and with
 // `deterministic` only kernels that give the same bits twice. Call before the first product.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "lib/base/error.h"
 #include "lib/base/file.h"
@@ -45,6 +46,24 @@ int64_t find_checkpoint(const CheckpointStore& store, const fs::path& run, const
   return number;
 }
 
+namespace {
+
+// Checkpoint folders that are not complete. A save that was killed leaves none: it works under another name.
+std::vector<std::string> damaged_checkpoints(const fs::path& run, const CheckpointStore& store) {
+  std::set<fs::path> complete;
+  for (const int64_t step : store.complete()) complete.insert(store.folder(step).filename());
+  std::vector<std::string> damaged;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", none)) {
+    const fs::path name = entry.path().filename();
+    if (name.string().starts_with("step-") && !complete.contains(name)) damaged.push_back(name.string());
+  }
+  std::sort(damaged.begin(), damaged.end());
+  return damaged;
+}
+
+}  // namespace
+
 RunFolder::RunFolder(fs::path path, const std::string& resume)
     : path_(std::move(path)), lock_(created(path_)), checkpoints_(path_) {
   if (resume.empty() && holds_run(path_, checkpoints_)) {
@@ -64,6 +83,16 @@ std::optional<int64_t> RunFolder::find_resume_step(const std::string& resume) co
   if (resume.empty()) return std::nullopt;
   if (resume != "auto") return find_checkpoint(checkpoints_, path_, resume);
   const auto newest = checkpoints_.newest();
+  const std::vector<std::string> damaged = damaged_checkpoints(path_, checkpoints_);
+  if (!damaged.empty() && !newest) {
+    throw UserError(
+        fmt::format("{} holds only damaged checkpoints ({}): a file is missing or has another size than its "
+                    "manifest says; restore them, or start another run folder",
+                    path_.string(), join(damaged)));
+  }
+  if (!damaged.empty()) {
+    log_warn(fmt::format("{}: damaged and passed over: {}", path_.string(), join(damaged)));
+  }
   if (!newest) log_info(fmt::format("{} holds no complete checkpoint: starting afresh", path_.string()));
   return newest;
 }

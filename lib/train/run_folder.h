@@ -38,7 +38,7 @@ class RunFolder {
   std::optional<int64_t> resume_step_;
 };
 
-// The checkpoint that `step` ("" or "newest": the newest complete one) names in a run, for evaluation and
+// The checkpoint that `step` ("": the newest complete one) names in a run, for evaluation and
 // sampling. UserError when there is none.
 int64_t find_checkpoint(const CheckpointStore& store, const std::filesystem::path& run,
                         const std::string& step);

@@ -14,10 +14,7 @@ Step::Step(model::Transformer& model, optim::Optimizer& optimizer, int64_t seque
       micro_batch_(micro_batch),
       batch_(model.options().device, sequences, model.options().max_context, model.options().document_mask) {
   const at::Device device = model.options().device;
-  const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-  scale_ = at::zeros({}, options);
-  scale_host_ = host_tensor({}, at::kFloat, device);
-  sums_ = at::zeros({2}, options);
+  sums_ = at::zeros({2}, at::TensorOptions().dtype(at::kFloat).device(device));
   for (int i = 0; i < 2; ++i) {
     late_.push_back({.host = host_tensor({2}, at::kFloat, device), .fence = Fence(device)});
   }
@@ -25,22 +22,21 @@ Step::Step(model::Transformer& model, optim::Optimizer& optimizer, int64_t seque
 
 bool Step::run(const data::GlobalBatch& batch, const cuda::StepInput& input,
                const std::function<bool(double)>& go_on) {
-  wait_for_upload();  // scale_host_ is part of it
-  *scale_host_.mutable_data_ptr<float>() = input.inverse_tokens;
-  scale_.copy_(scale_host_, /*non_blocking=*/true);
+  wait_for_upload();
+  optimizer_.write_input(input);
   batch_.upload(batch, batch.sequences, micro_batch_);
   model_.arena().zero_gradients();
   sums_.zero_();
   const int64_t pieces = batch_.pieces();
   for (int64_t i = 0; i < pieces; ++i) {
     if (go_on && !go_on(static_cast<double>(i) / static_cast<double>(pieces))) return false;
-    const ops::LossSums sums = model_.loss(batch_.piece(i), scale_);
+    const ops::LossSums sums = model_.loss(batch_.piece(i), optimizer_.inverse_tokens());
     sums.loss.backward();
     const at::NoGradGuard no_grad;
     sums_.select(0, 0).add_(sums.loss.detach());
     sums_.select(0, 1).add_(sums.lse.detach());
   }
-  optimizer_.step(input);
+  optimizer_.update();
   previous_state_ = optimizer_.read_state_late();
   slot_ = 1 - slot_;
   late_[slot_].host.copy_(sums_, /*non_blocking=*/true);

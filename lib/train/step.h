@@ -47,8 +47,6 @@ class Step {
   optim::Optimizer& optimizer_;
   int64_t micro_batch_;
   DeviceBatch batch_;
-  at::Tensor scale_;  // 1 / counted tokens, fp32 scalar on the device
-  at::Tensor scale_host_;
   at::Tensor sums_;         // loss, lse
   std::vector<Late> late_;  // two, used in turn
   size_t slot_ = 0;         // of the last step

@@ -1,7 +1,6 @@
 #include "lib/train/trained_model.h"
 
 #include "lib/train/checkpoint.h"
-#include "lib/train/device.h"
 #include "lib/train/run_folder.h"
 #include "lib/train/setup.h"
 
@@ -19,6 +18,7 @@ TrainedModel load_trained_model(const std::filesystem::path& run, const std::str
   }
   const ComputeDevice where = open_device(trained.config.train.device);
   set_numerics(trained.config.train.deterministic);
+  trained.memory = std::make_unique<DeviceMemory>(where, trained.config.memory.budget);
   trained.model = make_model(trained.config, where.device);
   store.load_tensors(trained.step, named_weights(trained.model->arena()), {});
   trained.tokenizer = data::load_tokenizer(run);

@@ -10,7 +10,7 @@ struct TrainRequest {
   Config config;
   std::filesystem::path run;
   std::string resume;              // "": a new run; "auto"; or a step
-  bool allow_data_change = false;  // resume although data or tokenizer changed
+  bool allow_data_change = false;  // resume although the data or its order changed
 };
 
 // Trains into the run folder until train.steps, a budget or a signal ends it; always leaves a checkpoint of
