@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 
 #include "app/cli.h"
 #include "app/command.h"
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/units.h"
 #include "lib/model/generate.h"
@@ -13,14 +13,6 @@
 #include "lib/train/trained_model.h"
 
 namespace narrowgauge::app {
-namespace {
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-}  // namespace
 
 int run_sample(int argc, char** argv) {
   Cli cli("sample", "RUN --prompt TEXT [options]", "Continue a text with a trained model.");
@@ -51,12 +43,12 @@ int run_sample(int argc, char** argv) {
                                                            trained.config.model.vocab_size, end_of_document);
 
   train::TextStream stream(tokenizer);
-  print(arguments->text("prompt"));
-  if (tokenizer == nullptr) print(" ");
+  write_stdout(arguments->text("prompt"));
+  if (tokenizer == nullptr) write_stdout(" ");
   const auto begin = std::chrono::steady_clock::now();
   const auto drawn =
-      model::generate(*trained.model, prompt, options, [&](int32_t id) { print(stream.push(id)); });
-  print(stream.finish() + "\n");
+      model::generate(*trained.model, prompt, options, [&](int32_t id) { write_stdout(stream.push(id)); });
+  write_stdout(stream.finish() + "\n");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   log_info(fmt::format("{} tokens in {}, {} tokens/s", drawn.size(), format_duration(seconds),
                        format_count(static_cast<double>(drawn.size()) / seconds)));

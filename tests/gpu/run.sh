@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The measurements and checks that need a GPU, in parts of under 8 minutes each:
 #   tests/gpu/run.sh PACK PART...      PACK: the folder that tests/gpu/pack.sh filled; logs go to $OUT (default gpu-logs)
-# parts: tests, sanitize, export, smoke, flagship, peer, resume, states
+# parts: tests, sanitize, export, smoke, mask, flagship, peer, resume, states
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 pack=$(readlink -f "${1:?usage: tests/gpu/run.sh PACK PART...}")
@@ -125,6 +125,22 @@ smoke() { # eight steps of the 977M model: that it fits, how fast, evaluation, s
   tail -3 "$out/smoke_sample.log"
 }
 
+mask() { # document masks: flash in bf16 on the card against the CPU in fp32, 20 steps of a small model
+  local common=(--set data.document_mask=true --set train.steps=20 --set data.train="$work/documents" --set train.eval_every=20)
+  check mask_prepare "$narrowgauge" prepare --input lib --input cuda --tokenizer byte --out "$work/documents"
+  check mask_cuda "$narrowgauge" train configs/quickstart.yaml --run "$work/mask_cuda" "${common[@]}" --set train.device=cuda \
+    --set train.dtype=bf16 --set train.micro_batch=2
+  check mask_cpu "$narrowgauge" train configs/quickstart.yaml --run "$work/mask_cpu" "${common[@]}" --set train.device=cpu
+  python3 - "$work/mask_cuda/metrics.jsonl" "$work/mask_cpu/metrics.jsonl" <<'PY' || failed=1
+import json, sys
+def losses(path): return [r["loss"] for r in map(json.loads, open(path)) if r.get("event") in ("step", "eval")]
+cuda, cpu = (losses(path) for path in sys.argv[1:3])
+worst = max(abs(a / b - 1) for a, b in zip(cuda, cpu))
+print(f"document masks: {len(cuda)} losses, the card's bf16 differs from the CPU's fp32 by at most {100 * worst:.2f} %")
+sys.exit(0 if len(cuda) == len(cpu) == 21 and worst < 0.01 else 1)
+PY
+}
+
 resume() { # the 977M model under train.deterministic: kill -9, resume, the same bits as an uninterrupted run
   local short=(--set train.steps=12 --set train.save_every=4 --set train.deterministic=true)
   check resume_whole "$narrowgauge" train configs/1b-16gb.yaml --run "$work/whole" "${common[@]}" "${short[@]}"
@@ -159,7 +175,7 @@ for part in "$@"; do
   case $part in
     tests) gpu_tests ;;
     export) export_check ;;
-    sanitize | smoke | flagship | peer | resume | states) $part ;;
+    sanitize | smoke | mask | flagship | peer | resume | states) $part ;;
     *) echo "unknown part: $part" >&2; exit 2 ;;
   esac
 done
