@@ -12,8 +12,8 @@
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include <cxxopts.hpp>
 
+#include "app/output.h"
 #include "lib/base/error.h"
-#include "lib/base/file.h"
 #include "lib/base/text.h"
 
 namespace narrowgauge::app {
@@ -133,7 +133,7 @@ std::optional<Arguments> Cli::parse(int argc, char** argv) const {
   try {
     const cxxopts::ParseResult result = spec_->options().parse(argc, argv);
     if (result.count("help") > 0) {
-      write_stdout(spec_->help());
+      print(spec_->help());
       return std::nullopt;
     }
     spec_->refuse(result.unmatched());

@@ -1,8 +1,8 @@
 #include "lib/config/config.h"
 #include "app/cli.h"
 #include "app/command.h"
+#include "app/output.h"
 #include "lib/base/error.h"
-#include "lib/base/file.h"
 
 namespace narrowgauge::app {
 
@@ -19,8 +19,8 @@ int run_config(int argc, char** argv) {
   if (explain == file || (file && arguments->flag("markdown"))) {
     throw UserError("config: give a config file, or --explain with or without --markdown");
   }
-  write_stdout(explain ? explain_config(arguments->flag("markdown"))
-                       : dump_config(load_config(arguments->text("file"), arguments->list("set"))));
+  print(explain ? explain_config(arguments->flag("markdown"))
+                : dump_config(load_config(arguments->text("file"), arguments->list("set"))));
   return kExitDone;
 }
 

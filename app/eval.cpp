@@ -6,10 +6,10 @@
 
 #include "app/cli.h"
 #include "app/command.h"
+#include "app/output.h"
+#include "app/run.h"
 #include "lib/base/error.h"
-#include "lib/base/file.h"
 #include "lib/train/evaluate.h"
-#include "lib/train/trained_model.h"
 
 namespace narrowgauge::app {
 namespace {
@@ -36,8 +36,7 @@ int run_eval(int argc, char** argv) {
   const auto arguments = cli.parse(argc, argv);
   if (!arguments) return kExitDone;
 
-  const train::TrainedModel trained =
-      train::load_trained_model(arguments->text("run"), arguments->text("step"), arguments->text("device"));
+  const train::TrainedModel trained = load_model(*arguments);
   const Config& config = trained.config;
   const train::TokenRange tokens = tokens_to_measure(config, arguments->text("data"));
   const int64_t most =
@@ -51,12 +50,12 @@ int run_eval(int argc, char** argv) {
                                   {"perplexity", result.perplexity()},
                                   {"tokens", result.tokens}};
     if (trained.tokens_are_bytes) row["bits_per_byte"] = bits;
-    write_stdout(row.dump() + "\n");
+    print(row.dump() + "\n");
   } else {
-    write_stdout(fmt::format("step {}: loss {:.4f}, perplexity {:.2f}{} over {} tokens\n", trained.step,
-                             result.loss, result.perplexity(),
-                             trained.tokens_are_bytes ? fmt::format(", {:.3f} bits per byte", bits) : "",
-                             result.tokens));
+    print(fmt::format("step {}: loss {:.4f}, perplexity {:.2f}{} over {} tokens\n", trained.step, result.loss,
+                      result.perplexity(),
+                      trained.tokens_are_bytes ? fmt::format(", {:.3f} bits per byte", bits) : "",
+                      result.tokens));
   }
   return kExitDone;
 }

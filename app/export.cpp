@@ -2,6 +2,7 @@
 
 #include "app/cli.h"
 #include "app/command.h"
+#include "app/run.h"
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/train/checkpoint_export.h"
@@ -28,7 +29,7 @@ int run_export(int argc, char** argv) {
   const auto arguments = cli.parse(argc, argv);
   if (!arguments) return kExitDone;
   const std::string out = arguments->text("out");
-  train::export_checkpoint(arguments->text("run"), arguments->text("step"),
+  train::export_checkpoint(run_folder(*arguments), arguments->text("step"),
                            parse_dtype(arguments->text("dtype")), out);
   log_info(fmt::format("exported to {}", out));
   return kExitDone;

@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "app/crash.h"
+#include "app/output.h"
 #include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -39,12 +40,12 @@ int dispatch(int argc, char** argv) {
   if (argc < 2) throw UserError("no command was given; narrowgauge --help lists them");
   const std::string word = argv[1];
   if (word == "--help" || word == "-h" || word == "help") {
-    write_stdout(help());
+    print(help());
     return kExitDone;
   }
   if (word == "--version") {
-    write_stdout(fmt::format("narrowgauge {} ({})\n", kVersion,
-                             NARROWGAUGE_CUDA ? "with CUDA" : "without CUDA: CPU only"));
+    print(fmt::format("narrowgauge {} ({})\n", kVersion,
+                      NARROWGAUGE_CUDA ? "with CUDA" : "without CUDA: CPU only"));
     return kExitDone;
   }
   std::vector<std::string> names;
@@ -62,6 +63,7 @@ int dispatch(int argc, char** argv) {
 // Only UserError (and memory that ran out) is caught here: anything else is a bug, whose stack the crash
 // report prints.
 int main(int argc, char** argv) {
+  narrowgauge::app::hold_standard_descriptors();
   narrowgauge::ignore_file_signals();
   narrowgauge::app::install_crash_report();
   try {

@@ -37,6 +37,23 @@ int verify(const std::string& pattern) {
   return kExitDone;
 }
 
+// Options that would do nothing beside the others.
+void refuse_useless(const Arguments& arguments) {
+  if (arguments.given("verify")) {
+    for (const char* name : {"input", "tokenizer", "out", "jsonl", "field", "shard-tokens", "overwrite"}) {
+      if (!arguments.given(name)) continue;
+      throw UserError(
+          fmt::format("prepare: --verify writes nothing, so --{} has no use: leave one of them out", name));
+    }
+  }
+  if (arguments.given("field") && !arguments.flag("jsonl")) {
+    throw UserError(
+        fmt::format("prepare: --field {} names a key of JSON lines: add --jsonl, or leave it out "
+                    "when the input is plain text",
+                    arguments.text("field")));
+  }
+}
+
 }  // namespace
 
 int run_prepare(int argc, char** argv) {
@@ -52,6 +69,7 @@ int run_prepare(int argc, char** argv) {
   cli.option("verify", "DIR", "write nothing: check every shard of this folder against its checksum");
   const auto arguments = cli.parse(argc, argv);
   if (!arguments) return kExitDone;
+  refuse_useless(*arguments);
   if (arguments->given("verify")) return verify(arguments->text("verify"));
 
   const auto start = std::chrono::steady_clock::now();

@@ -4,13 +4,13 @@
 
 #include "app/cli.h"
 #include "app/command.h"
+#include "app/output.h"
+#include "app/run.h"
 #include "lib/base/error.h"
-#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/units.h"
 #include "lib/model/generate.h"
 #include "lib/train/text_stream.h"
-#include "lib/train/trained_model.h"
 
 namespace narrowgauge::app {
 
@@ -28,27 +28,30 @@ int run_sample(int argc, char** argv) {
   const auto arguments = cli.parse(argc, argv);
   if (!arguments) return kExitDone;
 
-  const model::SampleOptions options{.max_tokens = arguments->integer("tokens", 1),
-                                     .temperature = arguments->number("temperature", 0, 100),
-                                     .top_k = arguments->integer("top-k", 0),
-                                     .top_p = arguments->number("top-p", 0, 1),
-                                     .seed = static_cast<uint64_t>(arguments->integer("seed", 0)),
-                                     .stop_token = -1};
-  const train::TrainedModel trained =
-      train::load_trained_model(arguments->text("run"), arguments->text("step"), arguments->text("device"));
+  model::SampleOptions options{.max_tokens = arguments->integer("tokens", 1),
+                               .temperature = arguments->number("temperature", 0, 100),
+                               .top_k = arguments->integer("top-k", 0),
+                               .top_p = arguments->number("top-p", 0, 1),
+                               .seed = static_cast<uint64_t>(arguments->integer("seed", 0)),
+                               .stop_token = -1,
+                               .end_of_document = -1};
+  const train::TrainedModel trained = load_model(*arguments);
   const data::Tokenizer* tokenizer = trained.tokenizer.get();
   if (tokenizer == nullptr) log_info("the run has no tokenizer: the prompt and the text are token ids");
-  const int32_t end_of_document = tokenizer == nullptr ? -1 : tokenizer->end_of_document();
+  const int32_t end_of_document = tokenizer == nullptr
+                                      ? static_cast<int32_t>(trained.config.data.end_of_document)
+                                      : tokenizer->end_of_document();
+  options.end_of_document = end_of_document;
   const std::vector<int32_t> prompt = train::prompt_tokens(arguments->text("prompt"), tokenizer,
                                                            trained.config.model.vocab_size, end_of_document);
 
   train::TextStream stream(tokenizer);
-  write_stdout(arguments->text("prompt"));
-  if (tokenizer == nullptr) write_stdout(" ");
+  print(arguments->text("prompt"));
+  if (tokenizer == nullptr) print(" ");
   const auto begin = std::chrono::steady_clock::now();
   const auto drawn =
-      model::generate(*trained.model, prompt, options, [&](int32_t id) { write_stdout(stream.push(id)); });
-  write_stdout(stream.finish() + "\n");
+      model::generate(*trained.model, prompt, options, [&](int32_t id) { print(stream.push(id)); });
+  print(stream.finish() + "\n");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   log_info(fmt::format("{} tokens in {}, {} tokens/s", drawn.size(), format_duration(seconds),
                        format_count(static_cast<double>(drawn.size()) / seconds)));

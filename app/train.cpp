@@ -3,6 +3,7 @@
 #include "app/cli.h"
 #include "app/command.h"
 #include "lib/base/error.h"
+#include "lib/data/verify.h"
 
 namespace narrowgauge::app {
 
@@ -16,7 +17,12 @@ int run_train(int argc, char** argv) {
   cli.repeated("set", "KEY=VALUE", "override a key of the config, such as train.steps=200");
   const auto arguments = cli.parse(argc, argv);
   if (!arguments) return kExitDone;
-  train::train({.config = load_config(arguments->text("config"), arguments->list("set")),
+  const Config config = load_config(arguments->text("config"), arguments->list("set"));
+  data::verify_before_training("data.train", config.data.train, config.model.vocab_size);
+  if (!config.data.val.empty()) {
+    data::verify_before_training("data.val", config.data.val, config.model.vocab_size);
+  }
+  train::train({.config = config,
                 .run = arguments->text("run"),
                 .resume = arguments->text("resume"),
                 .allow_data_change = arguments->flag("allow-data-change")});

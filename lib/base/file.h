@@ -69,6 +69,9 @@ void remove_tree(const std::filesystem::path& path);
 // Bytes that this user may still write on the file system of `path`, or of its nearest parent that exists.
 uint64_t free_bytes(const std::filesystem::path& path);
 
+// UserError with both figures and `remedy` when fewer than `bytes` bytes are free there.
+void require_free_space(const std::filesystem::path& path, int64_t bytes, const std::string& remedy);
+
 // True on 9p (WSL2's Windows drives), NFS, SMB/CIFS and FUSE, where mmap is slow or unsafe. False when
 // unknown.
 bool is_network_file_system(const std::filesystem::path& path);

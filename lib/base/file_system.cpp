@@ -8,6 +8,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/file.h"
+#include "lib/base/units.h"
 
 namespace narrowgauge {
 namespace {
@@ -84,6 +85,13 @@ uint64_t free_bytes(const std::filesystem::path& path) {
   struct statvfs info {};
   if (::statvfs(part.c_str(), &info) != 0) throw_io_error("ask for the free space of", part, errno);
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+void require_free_space(const std::filesystem::path& path, int64_t bytes, const std::string& remedy) {
+  const uint64_t free = free_bytes(path);
+  if (free >= static_cast<uint64_t>(bytes)) return;
+  throw UserError(fmt::format("{} needs {}, but only {} are free there: {}", path.string(),
+                              format_bytes(bytes), format_bytes(static_cast<int64_t>(free)), remedy));
 }
 
 bool is_network_file_system(const std::filesystem::path& path) {

@@ -62,7 +62,7 @@ void apply_override(Config& config, const std::string& text) {
   ConfigValue value{.kind = ConfigValue::Kind::plain, .text = text.substr(equals + 1), .items = {}};
   const ConfigKey* key = find_key(section, name);
   if (key != nullptr && key->type != "text" && value.text.starts_with('[')) {
-    value = read_yaml_value(value.text, "--set");
+    value = read_yaml_list(value.text, "--set: " + key->path());
   }
   apply(config, section, name, value, "--set");
 }
@@ -89,7 +89,14 @@ Config parse_config(const std::string& yaml, const std::string& name,
 }
 
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  return parse_config(read_file(file), file.string(), overrides);
+  const std::string yaml = read_file(file);
+  if (read_yaml(yaml, file.string()).empty()) {
+    throw UserError(
+        fmt::format("{}: no key is set in it, and a config must say what to train; start from a copy of "
+                    "configs/quickstart.yaml",
+                    file.string()));
+  }
+  return parse_config(yaml, file.string(), overrides);
 }
 
 std::string dump_config(const Config& config) {

@@ -21,9 +21,9 @@ struct Config {
   LogConfig log;
 };
 
-// Reads a YAML file, then applies overrides of the form "train.steps=200" in order, then checks every
-// rule. Throws UserError: unknown keys with file, line and the nearest known key; wrong types; values
-// out of range; all broken cross-field rules at once (one line, separated by "; ").
+// Reads a YAML file, which must set a key, then applies overrides of the form "train.steps=200" in order,
+// then checks every rule. Throws UserError: unknown keys with file, line and the nearest known key; wrong
+// types; values out of range; all broken cross-field rules at once (one line, separated by "; ").
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 // The same from text; `name` stands for the file in messages.

@@ -7,7 +7,9 @@ namespace narrowgauge {
 ConfigSection data_section() {
   using D = DataConfig;
   SectionRows<D> rows("data", "Where tokens come from and how they are cut into samples.", &Config::data);
-  rows.text("train", &D::train, "Token shards to train on: a file, a folder or a glob.");
+  rows.text("train", &D::train,
+            "Token shards to train on: a file, a folder or a glob. Resuming refuses other data: shards of "
+            "prepare are compared by their checksums, other files by size and 64 samples of 64 KiB.");
   rows.text("val", &D::val,
             "Token shards to evaluate on; empty: the end of data.train, as much as val_fraction says.");
   rows.number("val_fraction", &D::val_fraction, between(0, 0.5), "",

@@ -19,7 +19,8 @@ ConfigSection train_section() {
   rows.choice("dtype", &T::dtype, {"bf16", "fp32"}, "Type of weights and activations.");
   rows.boolean("deterministic", &T::deterministic, "The same config, seed and GPU give the same bits.");
   rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"}, "Kernel of attention.");
-  rows.number("z_loss", &T::z_loss, at_least(0), "", "Weight of the squared log-sum-exp in the loss.");
+  rows.number("z_loss", &T::z_loss, at_least(0), "",
+              "Weight of the squared log-sum-exp in what is trained; the reported loss is without it.");
   rows.integer("save_every", &T::save_every, at_least(0), "steps",
                "Distance of checkpoints; 0: only at the end.");
   rows.integer("keep_last", &T::keep_last, at_least(1), "checkpoints", "Newest checkpoints that stay.");
@@ -34,8 +35,9 @@ ConfigSection train_section() {
               "Wall-clock time after which this start of the run saves and ends; 0: no limit.");
   rows.integer("max_tokens", &T::max_tokens, at_least(0), "tokens",
                "Tokens after which the run saves and ends, all resumes together; 0: no limit.");
-  rows.number("stop_grace", &T::stop_grace, at_least(0), "seconds",
-              "On Ctrl-C the step is finished if that takes no longer; else it is dropped.");
+  rows.number(
+      "stop_grace", &T::stop_grace, at_least(0), "seconds",
+      "On Ctrl-C a step, evaluation or sample is finished if that takes no longer; else it is dropped.");
   return rows.take();
 }
 

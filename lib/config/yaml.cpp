@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "lib/base/error.h"
 #include "lib/base/text.h"
@@ -28,17 +29,37 @@ ConfigValue to_value(const YAML::Node& node, bool enter_list = true) {
   return value;
 }
 
+int64_t line_of(const std::string& text, size_t position) {
+  return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(position), '\n');
+}
+
+// `line` counts from 1.
+bool is_indented_by_tab(const std::string& text, int line) {
+  std::istringstream lines(text);
+  std::string found;
+  for (int i = 0; i < line; ++i) std::getline(lines, found);
+  return found.substr(0, found.find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
 YAML::Node load(const std::string& yaml, const std::string& name) {
   // yaml-cpp would take it for the end of the file.
-  if (yaml.find('\0') != std::string::npos)
-    throw UserError(fmt::format("{}: holds a zero byte: no text file", name));
+  if (const size_t zero = yaml.find('\0'); zero != std::string::npos) {
+    throw UserError(
+        fmt::format("{}:{}: a zero byte: this is no text file; name a YAML file", name, line_of(yaml, zero)));
+  }
   try {
+    // yaml-cpp misses a quote that stays open when white space ends the file.
+    YAML::LoadAll(yaml.substr(0, yaml.find_last_not_of(" \t\r\n") + 1));
     const std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
     if (documents.size() > 1)
       throw UserError(fmt::format("{}: holds {} YAML documents, expected one", name, documents.size()));
     return documents.empty() ? YAML::Node() : documents[0];
   } catch (const YAML::Exception& error) {
-    throw UserError(fmt::format("{}:{}: malformed YAML: {}", name, error.mark.line + 1, error.msg));
+    const int line = error.mark.line + 1;
+    std::string fault = error.msg;
+    if (is_indented_by_tab(yaml, line)) fault = "a tab indents the line; use blanks";
+    if (error.msg == YAML::ErrorMsg::EOF_IN_SCALAR) fault = "a quote stays open until the end of the file";
+    throw UserError(fmt::format("{}:{}: malformed YAML: {}", name, line, fault));
   }
 }
 
@@ -106,8 +127,12 @@ std::vector<ConfigEntry> read_yaml(const std::string& yaml, const std::string& n
   return entries;
 }
 
-ConfigValue read_yaml_value(const std::string& yaml, const std::string& where) {
-  return to_value(load(yaml, where));
+ConfigValue read_yaml_list(const std::string& yaml, const std::string& where) {
+  try {
+    return to_value(YAML::Load(yaml));
+  } catch (const YAML::Exception&) {
+    throw UserError(fmt::format("{}: \"{}\" is no whole list: write it like [none, block]", where, yaml));
+  }
 }
 
 }  // namespace narrowgauge

@@ -19,6 +19,6 @@ struct ConfigEntry {
 std::vector<ConfigEntry> read_yaml(const std::string& yaml, const std::string& name);
 
 // A flow list such as "[none, block]" of --set. UserError that begins with `where` when it is malformed.
-ConfigValue read_yaml_value(const std::string& yaml, const std::string& where);
+ConfigValue read_yaml_list(const std::string& yaml, const std::string& where);
 
 }  // namespace narrowgauge

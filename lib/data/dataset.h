@@ -33,7 +33,7 @@ class Dataset {
   [[nodiscard]] std::optional<uint64_t> tokenizer_hash() const { return first().tokenizer_hash; }
   [[nodiscard]] int32_t end_of_document() const { return first().end_of_document; }  // -1: unknown
   [[nodiscard]] std::filesystem::path folder() const;  // of the first shard, where a tokenizer may lie
-  [[nodiscard]] uint64_t fingerprint() const;          // names, sizes and checksums (ShardInfo) of all shards
+  [[nodiscard]] uint64_t fingerprint() const;          // names, sizes and ShardInfo::checksum of all shards
   [[nodiscard]] const std::vector<std::shared_ptr<const Shard>>& shards() const { return shards_; }
 
  private:

@@ -9,16 +9,17 @@
 #include <thread>
 
 #include "lib/base/error.h"
-#include "lib/data/dataset.h"
-#include "lib/data/output_folder.h"
+#include "lib/base/staged_folder.h"
+#include "lib/data/replace.h"
 #include "lib/data/shard_writer.h"
 #include "lib/data/text_reader.h"
 #include "lib/data/tokenizer.h"
+#include "lib/data/verify.h"
 
 namespace narrowgauge::data {
 namespace {
 
-constexpr size_t kBatchBytesPerWorker = 512 * 1024;
+constexpr size_t kBatchBytesPerWorker = size_t{512} * 1024;
 
 size_t worker_count() { return std::max(1U, std::thread::hardware_concurrency()); }
 
@@ -67,7 +68,8 @@ bool read_batch(TextReader& reader, std::vector<TextPiece>& pieces) {
 PrepareCounts prepare(const PrepareOptions& options) {
   const auto tokenizer = make_tokenizer(options.tokenizer);
   TextReader reader({options.inputs, options.jsonl, options.field, options.stop}, *tokenizer);
-  OutputFolder folder(options.out, options.overwrite);
+  StagedFolder folder(options.out);
+  require_replaceable(folder.target(), options.overwrite);
   ShardWriter writer(folder.path(),
                      {tokenizer->vocab_size(), tokenizer->hash(), tokenizer->end_of_document()},
                      options.shard_tokens);
@@ -88,19 +90,15 @@ PrepareCounts prepare(const PrepareOptions& options) {
   writer.finish();
   counts.shards = writer.shard_count();
   tokenizer->save(folder.path());
-  folder.commit();
+  require_replaceable(folder.target(), options.overwrite);  // it may have changed since
+  folder.publish();
   return counts;
 }
 
 int64_t verify_shards(const std::string& pattern) {
   const auto dataset = Dataset::open(pattern);
-  for (const auto& shard : dataset->shards()) shard->verify();
-  std::vector<int32_t> ids(1 << 18);
-  const int64_t count = dataset->token_count();
-  for (int64_t at = 0; at < count; at += std::ssize(ids)) {
-    dataset->read(at, std::min(std::ssize(ids), count - at), ids.data());
-  }
-  return count;
+  verify_contents(*dataset);
+  return dataset->token_count();
 }
 
 }  // namespace narrowgauge::data

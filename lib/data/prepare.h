@@ -27,10 +27,10 @@ struct PrepareOptions {
 };
 
 // Text to a folder of token shards with the tokenizer beside them; an end-of-document token after every
-// document. The folder appears whole or not at all: it is written as OUT.tmp-PID and renamed. A folder that
-// is not empty is refused; with `overwrite` it is exchanged at the end, if it holds nothing but what prepare
-// writes. Memory is constant, all cores encode. UserError: no text, unreadable or malformed input, full disk,
-// OUT in the way, stopped; then nothing is left behind.
+// document. The folder appears whole or not at all (StagedFolder). A folder that is not empty is refused;
+// with `overwrite` it is exchanged at the end, if it holds nothing but what prepare writes. Memory is
+// constant, all cores encode. UserError: no text, unreadable or malformed input, full disk, OUT in the way,
+// stopped; then nothing is left behind.
 PrepareCounts prepare(const PrepareOptions& options);
 
 // Compares the checksum of every shard of `pattern` (as Dataset::open) and checks every id; returns the token

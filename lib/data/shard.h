@@ -20,7 +20,10 @@ struct ShardInfo {
   int32_t end_of_document = -1;            // -1: the format does not say
   std::optional<uint64_t> tokenizer_hash;  // nothing: the format does not say
   int64_t payload_offset = 0;              // byte of the first token
-  uint64_t checksum = 0;  // XXH3-64: own format of the payload, others of the file's first 64 KiB
+  // XXH3-64: own format of the payload, as the header says; others of the file's size and 64 blocks of 64 KiB
+  // that lie evenly from its start to its end (of all bytes when it has no more), so that a change elsewhere
+  // goes unnoticed.
+  uint64_t checksum = 0;
 };
 
 // One file of tokens, read through mmap on a local file system and through pread on 9p and network ones.

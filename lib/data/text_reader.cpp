@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBlockBytes = 64 * 1024;
-constexpr size_t kPieceBytes = 64 * 1024;
-constexpr size_t kMostPieceBytes = 1024 * 1024;
+constexpr size_t kBlockBytes = size_t{64} * 1024;
+constexpr size_t kPieceBytes = size_t{64} * 1024;
+constexpr size_t kMostPieceBytes = size_t{1024} * 1024;
 constexpr size_t kMostLineBytes = size_t{256} << 20;
 
 void list_files(const fs::path& folder, std::vector<std::string>& out) {
@@ -30,6 +30,11 @@ void list_files(const fs::path& folder, std::vector<std::string>& out) {
     if (!hidden && entry->is_regular_file()) found.push_back(entry->path().string());
   }
   if (error) throw_io_error("read folder", folder, error.value());
+  if (found.empty()) {
+    throw UserError(
+        fmt::format("{}: no file in this folder (names that begin with a dot do not count); correct --input",
+                    folder.string()));
+  }
   std::sort(found.begin(), found.end());
   out.insert(out.end(), found.begin(), found.end());
 }

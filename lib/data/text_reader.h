@@ -33,7 +33,7 @@ struct TextReaderOptions {
 // MiB at most) of JSONL.
 class TextReader {
  public:
-  // UserError: no input, an input that is missing.
+  // UserError: no input, an input that is missing, a folder without files.
   TextReader(TextReaderOptions options, const Tokenizer& tokenizer);
 
   // False at the end. UserError: unreadable file, malformed line ("FILE:LINE: ...").

@@ -137,6 +137,11 @@ void refuse_unsupported(const ConfigFile& file) {
   if (file.flag("attention_bias")) file.refuse("attention_bias = true");
   if (file.flag("mlp_bias")) file.refuse("mlp_bias = true");
   if (file.flag("use_sliding_window")) file.refuse("use_sliding_window = true");
+  // Files of the known architectures that use no window say so, or do not name one.
+  if (const json* window = file.find("sliding_window"); window && !file.find("use_sliding_window")) {
+    file.refuse(fmt::format("sliding_window = {} (set it to null if the weights were trained without it)",
+                            ConfigFile::shown(*window)));
+  }
   if (const json* types = file.find("layer_types")) {
     if (!types->is_array()) file.fail("has layer_types that are no list");
     for (const json& type : *types) {

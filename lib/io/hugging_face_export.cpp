@@ -6,9 +6,9 @@
 
 #include "lib/base/error.h"
 #include "lib/base/file.h"
+#include "lib/base/staged_folder.h"
 #include "lib/io/hugging_face.h"
 #include "lib/io/hugging_face_parts.h"
-#include "lib/io/temporary_folder.h"
 
 namespace narrowgauge::io {
 namespace {
@@ -139,7 +139,7 @@ void export_hugging_face(const std::filesystem::path& folder, const ModelConfig&
     total += tensors.back().second.numel() * static_cast<int64_t>(c10::elementSize(options.dtype));
   }
   require_free_space(folder, total, "free some space or choose another folder");
-  TemporaryFolder temporary(folder);
+  StagedFolder temporary(folder);
   write_json(temporary.path() / "config.json", config_json(config, options));
   write_json(temporary.path() / "generation_config.json", generation_json(options));
   write_weights(temporary.path(), tensors, options, total);

@@ -63,8 +63,8 @@ struct HeadLossFunction : Function<HeadLossFunction> {
     const ops::LossSums sums =
         ops::linear_cross_entropy(hidden, weight, targets, scale, dhidden, gradient, options);
     context->save_for_backward({dhidden});
-    context->mark_non_differentiable({sums.lse});
-    return {sums.loss, sums.lse};
+    context->mark_non_differentiable({sums.lse, sums.lse_squared});
+    return {sums.loss, sums.lse, sums.lse_squared};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list&) {
@@ -97,7 +97,7 @@ ops::LossSums head_loss(const Leaf& head, const at::Tensor& hidden, const at::Te
   if (at::GradMode::is_enabled()) {
     const variable_list out =
         HeadLossFunction::apply(head.parameter, head.gradient, hidden, targets, scale, options);
-    return {.loss = out[0], .lse = out[1]};
+    return {.loss = out[0], .lse = out[1], .lse_squared = out[2]};
   }
   return ops::linear_cross_entropy(hidden, head.parameter, targets, scale, {}, {}, options);
 }

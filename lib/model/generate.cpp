@@ -22,9 +22,13 @@ std::vector<int32_t> generate(Transformer& model, const std::vector<int32_t>& pr
   if (prompt.empty()) throw std::invalid_argument("generation needs a prompt of at least one token");
   const auto limit = static_cast<size_t>(model.options().max_context);
   const at::Device device = model.options().device;
-  // The tokens in the cache; its oldest half goes when it is full.
-  std::vector<int32_t> window(prompt.end() - static_cast<std::ptrdiff_t>(std::min(prompt.size(), limit)),
-                              prompt.end());
+  const auto ends_document = [&](int32_t token) {
+    return model.options().document_mask && token == options.end_of_document;
+  };
+  // The tokens in the cache; its oldest half goes when it is full, all of it with a new document.
+  const auto last_end = std::find_if(prompt.rbegin() + 1, prompt.rend(), ends_document);
+  const auto length = std::min(static_cast<size_t>(last_end - prompt.rbegin()), limit);
+  std::vector<int32_t> window(prompt.end() - static_cast<std::ptrdiff_t>(length), prompt.end());
   KeyValueCache cache = model.make_cache();
   at::Tensor logits = model.decode(token_tensor(window, device), cache);
   std::vector<int32_t> drawn;
@@ -35,8 +39,10 @@ std::vector<int32_t> generate(Transformer& model, const std::vector<int32_t>& pr
     drawn.push_back(token);
     if (on_token) on_token(token);
     if (token == options.stop_token || static_cast<int64_t>(drawn.size()) == options.max_tokens) break;
-    if (window.size() == limit) {
-      window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>((limit + 1) / 2));
+    const bool anew = ends_document(window.back());
+    if (anew || window.size() == limit) {
+      const size_t dropped = anew ? window.size() : (limit + 1) / 2;
+      window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(dropped));
       window.push_back(token);
       cache.length = 0;
       logits = model.decode(token_tensor(window, device), cache);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lib/base/interruption.h"
 #include "lib/model/buffers.h"
 #include "lib/model/layer.h"
 #include "lib/ops/linear.h"
@@ -30,6 +31,7 @@ at::Tensor attend_cached(const at::Tensor& qkv, const ops::AttentionShape& shape
 
 Stream LayerImpl::decode(const Stream& stream, const Pass& pass, int64_t start,
                          const LayerCache& cache) const {
+  interruption_point();
   const auto& [batch, context, heads, kv_heads, head_dim] = pass.shape;
   AttentionKept attention;
   attention.entry = enter(stream.residual, stream.delta, weights_.attention.norm, pass.eps);

@@ -1,13 +1,17 @@
-// The arithmetic of a layer: both segments in order, forward and backward.
+// The arithmetic of a layer: both segments in order, forward and backward. A stop request interrupts it
+// between two segments.
+#include "lib/base/interruption.h"
 #include "lib/model/layer.h"
 
 namespace narrowgauge::model {
 
 Stream layer_forward(const LayerWeights& weights, const Pass& pass, RecomputeLevel level,
                      const Stream& stream, LayerKept& kept) {
+  interruption_point();
   const Kept keep = model::kept(level);
   kept.attention.entry = enter(stream.residual, stream.delta, weights.attention.norm, pass.eps);
   const at::Tensor attended = attention_output(weights.attention, pass, kept.attention);
+  interruption_point();
   kept.feed_forward.entry = enter(kept.attention.entry.input, attended, weights.feed_forward.norm, pass.eps);
   attention_drop(pass, keep, kept.attention);
   at::Tensor residual = kept.feed_forward.entry.input;
@@ -17,6 +21,7 @@ Stream layer_forward(const LayerWeights& weights, const Pass& pass, RecomputeLev
 
 at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradients, const Pass& pass,
                           LayerKept& kept, const at::Tensor& dresidual, const at::Tensor& ddelta) {
+  interruption_point();
   if (!kept.feed_forward.entry.input.defined()) {
     const at::Tensor attended = attention_output(weights.attention, pass, kept.attention);
     kept.feed_forward.entry =
@@ -25,6 +30,7 @@ at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradi
   const at::Tensor dmiddle = feed_forward_backward(weights.feed_forward, gradients.feed_forward, pass.eps,
                                                    kept.feed_forward, dresidual, ddelta);
   kept.feed_forward = {};
+  interruption_point();
   return attention_backward(weights.attention, gradients.attention, pass, kept.attention, dmiddle, dmiddle);
 }
 

@@ -39,7 +39,9 @@ struct TransformerOptions {
 // Decoder: embedding, layers, final norm, output projection. Parameters are views of the arena and are
 // registered under their names, so parameters() and named_parameters() work as usual; the gradients of a
 // backward pass are accumulated straight into the arena's gradient views. Built on its device in its dtype:
-// moving it with Module::to would part it from the arena. Weights are zero until initialised or loaded.
+// moving it with Module::to would part it from the arena. Weights are zero until initialised or loaded. Any
+// pass throws Interrupted between two parts of a layer or chunks of the loss when a stop request
+// (lib/base/interruption.h) says so; what it has added to the gradients is then worthless.
 class Transformer : public torch::nn::Module {
  public:
   // UserError: train.attention names a kernel that this device or model cannot use. std::invalid_argument:

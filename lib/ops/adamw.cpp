@@ -52,9 +52,10 @@ void check_range(const cuda::AdamWRange& r, const AdamWTensors& t) {
               "adamw: a range lies outside its buffers");
 }
 
-template <class T, class G>
-void run_on_cuda(const AdamWTensors& t, const std::vector<cuda::AdamWRange>& ranges,
-                 const cuda::AdamWRules& rules, cuda::Master master) {
+// `launch` on all ranges, as many at a time as one call takes.
+template <class T, class G, class Launch>
+void run(const AdamWTensors& t, const std::vector<cuda::AdamWRange>& ranges, const cuda::AdamWRules& rules,
+         cuda::Master master, const Launch& launch) {
   cuda::AdamW<T, G> args{.weights = data_of<T>(t.weights),
                          .remainder = data_of<int16_t>(t.remainder),
                          .master = data_of<float>(t.master),
@@ -80,32 +81,23 @@ void run_on_cuda(const AdamWTensors& t, const std::vector<cuda::AdamWRange>& ran
     const size_t count = std::min<size_t>(ranges.size() - first, cuda::kMaxAdamWRanges);
     std::copy_n(ranges.begin() + static_cast<std::ptrdiff_t>(first), count, args.ranges);
     args.range_count = static_cast<int>(count);
-    cuda::adamw(args, limits_of(t.weights), current_stream(t.weights));
+    launch(args);
   }
+}
+
+template <class T, class G>
+void run_on_cuda(const AdamWTensors& t, const std::vector<cuda::AdamWRange>& ranges,
+                 const cuda::AdamWRules& rules, cuda::Master master) {
+  run<T, G>(t, ranges, rules, master, [&](const cuda::AdamW<T, G>& args) {
+    cuda::adamw(args, limits_of(t.weights), current_stream(t.weights));
+  });
 }
 
 template <class T, class G>
 void run_on_cpu(const AdamWTensors& t, const std::vector<cuda::AdamWRange>& ranges,
                 const cuda::AdamWRules& rules, cuda::Master master) {
-  const AdamWOnCpu<T, G> args{.weights = data_of<T>(t.weights),
-                              .remainder = data_of<int16_t>(t.remainder),
-                              .master = data_of<float>(t.master),
-                              .grad = data_of<G>(t.grad),
-                              .grad32 = data_of<float>(t.grad32),
-                              .m_codes = data_of<uint8_t>(t.m_codes),
-                              .v_codes = data_of<uint8_t>(t.v_codes),
-                              .m_scales = data_of<float>(t.m_scales),
-                              .v_scales = data_of<float>(t.v_scales),
-                              .m32 = data_of<float>(t.m32),
-                              .v32 = data_of<float>(t.v32),
-                              .state = *data_of<cuda::StepState>(t.state),
-                              .rules = rules,
-                              .mode = master};
-  if (args.state.skip != 0) return;
-  for (const cuda::AdamWRange& range : ranges) {
-    check_range(range, t);
-    adamw_on_cpu(args, range);
-  }
+  for (const cuda::AdamWRange& range : ranges) check_range(range, t);
+  run<T, G>(t, ranges, rules, master, adamw_on_cpu<T, G>);
 }
 
 }  // namespace

@@ -65,33 +65,33 @@ void decode(float* x, const uint8_t* codes, const cuda::DynamicMap& map) {
 }
 
 template <class G>
-void load_weights(float* p, const AdamWOnCpu<float, G>& args, int64_t element) {
+void load_weights(float* p, const cuda::AdamW<float, G>& args, int64_t element) {
   load(p, args.weights + element);
 }
 template <class G>
-void load_weights(float* p, const AdamWOnCpu<Bits16, G>& args, int64_t element) {
-  if (args.mode == cuda::Master::fp32) return load(p, args.master + element);
-  if (args.mode == cuda::Master::stochastic) return load(p, args.weights + element);
+void load_weights(float* p, const cuda::AdamW<Bits16, G>& args, int64_t element) {
+  if (args.master_mode == cuda::Master::fp32) return load(p, args.master + element);
+  if (args.master_mode == cuda::Master::stochastic) return load(p, args.weights + element);
   for (int i = 0; i < kBlock; ++i) {
     p[i] = cuda::join_master(args.weights[element + i], args.remainder[element + i]);
   }
 }
 
 template <class G>
-void store_weights(const AdamWOnCpu<float, G>& args, int64_t element, const float* p) {
+void store_weights(const cuda::AdamW<float, G>& args, int64_t element, const float* p) {
   std::copy_n(p, kBlock, args.weights + element);
 }
 template <class G>
-void store_weights(const AdamWOnCpu<Bits16, G>& args, int64_t element, const float* p) {
+void store_weights(const cuda::AdamW<Bits16, G>& args, int64_t element, const float* p) {
   Bits16* weights = args.weights + element;
-  if (args.mode == cuda::Master::stochastic) {
+  if (args.master_mode == cuda::Master::stochastic) {
     for (int i = 0; i < kBlock; i += 8) {
-      const cuda::Random128 random = cuda::rounding_bits(args.state.input, (element + i) / 8);
+      const cuda::Random128 random = cuda::rounding_bits(args.state->input, (element + i) / 8);
       for (int j = 0; j < 8; ++j) {
         weights[i + j] = static_cast<Bits16>(cuda::bf16_stochastic(p[i + j], cuda::random16(random, j)));
       }
     }
-  } else if (args.mode == cuda::Master::split) {
+  } else if (args.master_mode == cuda::Master::split) {
     for (int i = 0; i < kBlock; ++i) {
       const cuda::SplitMaster split = cuda::split_master(cuda::quiet(p[i]));
       weights[i] = static_cast<Bits16>(split.weight);
@@ -103,12 +103,10 @@ void store_weights(const AdamWOnCpu<Bits16, G>& args, int64_t element, const flo
   }
 }
 
-}  // namespace
-
 template <class T, class G>
-void adamw_on_cpu(const AdamWOnCpu<T, G>& args, const cuda::AdamWRange& range) {
+void update_range(const cuda::AdamW<T, G>& args, const cuda::AdamWRange& range) {
   const cuda::AdamWFactors factors(args.rules);
-  const cuda::AdamWStep step = cuda::adamw_step(args.state, factors);
+  const cuda::AdamWStep step = cuda::adamw_step(*args.state, factors);
   const float decay = range.decay ? step.decay : 1.0f;
   const int64_t blocks = (range.end - range.begin) / kBlock;
   at::parallel_for(0, blocks, 16, [&](int64_t first, int64_t last) {
@@ -142,9 +140,17 @@ void adamw_on_cpu(const AdamWOnCpu<T, G>& args, const cuda::AdamWRange& range) {
   });
 }
 
-template void adamw_on_cpu(const AdamWOnCpu<float, float>&, const cuda::AdamWRange&);
-template void adamw_on_cpu(const AdamWOnCpu<float, Bits16>&, const cuda::AdamWRange&);
-template void adamw_on_cpu(const AdamWOnCpu<Bits16, float>&, const cuda::AdamWRange&);
-template void adamw_on_cpu(const AdamWOnCpu<Bits16, Bits16>&, const cuda::AdamWRange&);
+}  // namespace
+
+template <class T, class G>
+void adamw_on_cpu(const cuda::AdamW<T, G>& args) {
+  if (args.state->skip != 0) return;
+  for (int i = 0; i < args.range_count; ++i) update_range(args, args.ranges[i]);
+}
+
+template void adamw_on_cpu(const cuda::AdamW<float, float>&);
+template void adamw_on_cpu(const cuda::AdamW<float, Bits16>&);
+template void adamw_on_cpu(const cuda::AdamW<Bits16, float>&);
+template void adamw_on_cpu(const cuda::AdamW<Bits16, Bits16>&);
 
 }  // namespace narrowgauge::ops

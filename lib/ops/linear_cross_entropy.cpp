@@ -2,11 +2,13 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/square.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 
+#include "lib/base/interruption.h"
 #include "lib/ops/cross_entropy.h"
 #include "lib/ops/linear.h"
 
@@ -41,6 +43,7 @@ LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight
   const at::Tensor lse = at::empty_like(losses);
   const at::Tensor buffer = logits_buffer(chunk, weight.size(0), hidden.options());
   for (int64_t first = 0; first < tokens; first += chunk) {
+    interruption_point();
     const int64_t n = std::min(chunk, tokens - first);
     const at::Tensor x = hidden.narrow(0, first, n);
     const at::Tensor logits = buffer.narrow(0, 0, n);
@@ -49,10 +52,11 @@ LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight
                            targets.narrow(0, first, n), scale,
                            {.vocab = options.vocab, .z_loss = options.z_loss, .gradient = gradient});
     if (!gradient) continue;
+    interruption_point();
     linear_input_grad(dhidden.narrow(0, first, n), logits, weight);
     linear_weight_grad(dweight, logits, x);
   }
-  return {.loss = at::sum(losses), .lse = at::sum(lse)};
+  return {.loss = at::sum(losses), .lse = at::sum(lse), .lse_squared = at::sum(at::square(lse))};
 }
 
 }  // namespace narrowgauge::ops

@@ -11,8 +11,9 @@ struct LossOptions {
 
 // Sums over counted tokens, fp32 scalars on the device; no host synchronisation.
 struct LossSums {
-  at::Tensor loss;  // cross-entropy (+ z-loss)
-  at::Tensor lse;   // log-sum-exp
+  at::Tensor loss;         // cross-entropy + z_loss * lse_squared
+  at::Tensor lse;          // log-sum-exp
+  at::Tensor lse_squared;  // its square
 };
 
 // Output projection and cross-entropy in chunks of tokens, so that full logits never exist. hidden

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "lib/ops/gradient_norm.h"
+#include "lib/optim/master.h"
 
 namespace narrowgauge::optim {
 namespace {
@@ -49,19 +50,24 @@ Optimizer::Optimizer(FlatBuffers buffers, const OptimConfig& config)
   const auto zeros = [&](int64_t count, at::ScalarType type) {
     return at::zeros({count}, at::TensorOptions(type).device(device));
   };
-  const int64_t count = buffers.weights.numel();
   tensors_.state = ops::make_step_state(device);
   tensors_.weights = buffers.weights;
   tensors_.grad = buffers.grad.defined() ? buffers.grad : zeros(0, buffers.weights.scalar_type());
   tensors_.grad32 = buffers.grad32.defined() ? buffers.grad32 : zeros(0, at::kFloat);
-  tensors_.m_codes = at::full({codes}, cuda::kSignedZero, at::TensorOptions(at::kByte).device(device));
-  tensors_.m_scales = zeros(codes / cuda::kAdamWBlock, at::kFloat);
-  tensors_.v_codes = zeros(codes, at::kByte);
-  tensors_.v_scales = zeros(codes / cuda::kAdamWBlock, at::kFloat);
-  tensors_.m32 = zeros(states, at::kFloat);
-  tensors_.v32 = zeros(states, at::kFloat);
-  tensors_.remainder = zeros(master_ == cuda::Master::split ? count : 0, at::kShort);
-  tensors_.master = zeros(master_ == cuda::Master::fp32 ? count : 0, at::kFloat);
+  const auto state = [&](const char* name, int64_t count, at::ScalarType type, int64_t value = 0) {
+    at::Tensor tensor = at::full({count}, value, at::TensorOptions(type).device(device));
+    if (count != 0) states_.emplace_back(name, tensor);
+    return tensor;
+  };
+  const int64_t count = buffers.weights.numel();
+  tensors_.m_codes = state("m.codes", codes, at::kByte, cuda::kSignedZero);
+  tensors_.m_scales = state("m.scales", codes / cuda::kAdamWBlock, at::kFloat);
+  tensors_.v_codes = state("v.codes", codes, at::kByte);
+  tensors_.v_scales = state("v.scales", codes / cuda::kAdamWBlock, at::kFloat);
+  tensors_.m32 = state("m.fp32", states, at::kFloat);
+  tensors_.v32 = state("v.fp32", states, at::kFloat);
+  tensors_.remainder = state(kRemainderName, master_ == cuda::Master::split ? count : 0, at::kShort);
+  tensors_.master = state(kMasterName, master_ == cuda::Master::fp32 ? count : 0, at::kFloat);
   scratch_ = zeros(ops::kNormScratch, at::kDouble);
   for (at::Tensor& late : late_) {
     late = at::empty({tensors_.state.numel()}, at::TensorOptions(at::kByte).pinned_memory(device.is_cuda()));
@@ -117,46 +123,9 @@ void Optimizer::write_state(const cuda::StepState& state) {
   for (at::Tensor& late : late_) late.copy_(bytes);
 }
 
-std::vector<std::pair<std::string, at::Tensor>> Optimizer::state_tensors() const {
-  std::vector<std::pair<std::string, at::Tensor>> named;
-  const auto add = [&](const char* name, const at::Tensor& tensor) {
-    if (tensor.numel() != 0) named.emplace_back(name, tensor);
-  };
-  add("m.codes", tensors_.m_codes);
-  add("m.scales", tensors_.m_scales);
-  add("v.codes", tensors_.v_codes);
-  add("v.scales", tensors_.v_scales);
-  add("m.fp32", tensors_.m32);
-  add("v.fp32", tensors_.v32);
-  add("remainder", tensors_.remainder);
-  add("master", tensors_.master);
-  return named;
-}
-
 void Optimizer::reset_master() {
   tensors_.remainder.zero_();
   if (master_ == cuda::Master::fp32) tensors_.master.copy_(tensors_.weights);
-}
-
-at::Tensor Optimizer::master_weights() const {
-  if (master_ == cuda::Master::fp32) return tensors_.master.to(at::kCPU, at::kFloat, false, /*copy=*/true);
-  if (master_ != cuda::Master::split) return tensors_.weights.to(at::kCPU, at::kFloat, false, /*copy=*/true);
-  const at::Tensor weights = tensors_.weights.cpu().view(at::kShort);
-  const at::Tensor remainder = tensors_.remainder.cpu();
-  const at::Tensor joined = at::empty({weights.numel()}, at::TensorOptions(at::kFloat));
-  const auto* high = weights.const_data_ptr<int16_t>();
-  const auto* low = remainder.const_data_ptr<int16_t>();
-  auto* out = joined.data_ptr<float>();
-  for (int64_t i = 0; i < joined.numel(); ++i) {
-    out[i] = cuda::join_master(static_cast<uint16_t>(high[i]), low[i]);
-  }
-  return joined;
-}
-
-int64_t Optimizer::bytes() const {
-  int64_t sum = 0;
-  for (const auto& [name, tensor] : state_tensors()) sum += static_cast<int64_t>(tensor.nbytes());
-  return sum;
 }
 
 }  // namespace narrowgauge::optim

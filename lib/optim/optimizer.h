@@ -49,23 +49,20 @@ class Optimizer {
   cuda::StepState read_state_late();
   void write_state(const cuda::StepState& state);  // on resume
 
-  // Everything that a checkpoint must hold, by name: flat tensors, views of the optimizer's own storage, in a
-  // fixed order ("m.codes", "m.scales", "v.codes", "v.scales", "m.fp32", "v.fp32", "remainder" or "master").
+  // Everything that a checkpoint must hold, by name: flat tensors, the optimizer's own storage, in a fixed
+  // order ("m.codes", "m.scales", "v.codes", "v.scales", "m.fp32", "v.fp32", kRemainderName or kMasterName).
   // Empty ones are left out.
-  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state_tensors() const;
+  [[nodiscard]] const std::vector<std::pair<std::string, at::Tensor>>& state_tensors() const {
+    return states_;
+  }
 
   // After weights were set from outside (import, init): makes the master agree with them.
   void reset_master();
 
-  // The fp32 master value of every weight, as a flat fp32 tensor on the CPU (split and fp32), or the weights
-  // themselves widened.
-  [[nodiscard]] at::Tensor master_weights() const;
-
-  [[nodiscard]] int64_t bytes() const;  // of state_tensors()
-
  private:
   OptimConfig config_;
   ops::AdamWTensors tensors_;  // weights and gradients are the caller's, the rest is owned
+  std::vector<std::pair<std::string, at::Tensor>> states_;  // those of tensors_ that are not empty
   std::vector<cuda::AdamWRange> ranges_;
   cuda::Master master_;
   at::Tensor scratch_;              // of the norm

@@ -9,8 +9,8 @@
 #include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
+#include "lib/base/staged_folder.h"
 #include "lib/io/dtype.h"
-#include "lib/io/temporary_folder.h"
 #include "lib/train/checkpoint_manifest.h"
 #include "lib/train/checkpoint_state.h"
 
@@ -67,7 +67,7 @@ int64_t bytes_of(const std::vector<io::NamedTensor>& tensors) {
 
 // Takes the folder out of sight first, so that no half removed checkpoint is ever seen.
 void remove_checkpoint(const fs::path& folder) {
-  const fs::path hidden = folder.parent_path() / (io::kTemporaryPrefix + folder.filename().string() + "-old");
+  const fs::path hidden = folder.parent_path() / (kStagedPrefix + folder.filename().string() + "-old");
   fs::rename(folder, hidden);
   remove_tree(hidden);
 }
@@ -120,12 +120,12 @@ std::optional<int64_t> CheckpointStore::newest() const {
 void CheckpointStore::save(const CheckpointState& state, int64_t keep_last, int64_t keep_every) {
   remove_stale();
   const fs::path target = folder(state.step);
-  io::require_free_space(
+  require_free_space(
       target, bytes_of(state.weights) + bytes_of(state.optimizer) + kOverheadBytes,
       fmt::format("free some space, lower train.keep_last (now {}), or resume from a copy of the run "
                   "folder on a larger disk",
                   keep_last));
-  io::TemporaryFolder temporary(target);
+  StagedFolder temporary(target);
   const fs::path& path = temporary.path();
   Manifest manifest;
   manifest[kWeights] = io::write_safetensors(path / kWeights, state.weights);
@@ -139,7 +139,7 @@ void CheckpointStore::save(const CheckpointState& state, int64_t keep_last, int6
 
 void CheckpointStore::remove_stale() const {
   for (const fs::path& path : entries(run_ / "checkpoints")) {
-    if (path.filename().string().starts_with(io::kTemporaryPrefix)) remove_tree(path);
+    if (path.filename().string().starts_with(kStagedPrefix)) remove_tree(path);
   }
 }
 

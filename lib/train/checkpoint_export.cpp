@@ -1,30 +1,20 @@
 #include "lib/train/checkpoint_export.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cuda/adamw_math.h"
 #include "lib/base/error.h"
 #include "lib/data/tokenizer.h"
 #include "lib/io/hugging_face.h"
 #include "lib/model/parameters.h"
+#include "lib/optim/master.h"
 #include "lib/train/checkpoint.h"
 #include "lib/train/run_folder.h"
 #include "lib/train/setup.h"
 
 namespace narrowgauge::train {
 namespace {
-
-at::Tensor join_masters(const at::Tensor& weights, const at::Tensor& remainders) {
-  at::Tensor master = at::empty(weights.sizes(), at::TensorOptions().dtype(at::kFloat));
-  const auto* weight = static_cast<const uint16_t*>(weights.const_data_ptr());
-  const auto* remainder = remainders.const_data_ptr<int16_t>();
-  auto* out = master.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < weights.numel(); ++i) out[i] = cuda::join_master(weight[i], remainder[i]);
-  return master;
-}
 
 // One of the optimizer's flat tensors, which must match the flat weights.
 at::Tensor read_flat(const io::SafetensorsFile& file, const std::string& name, const at::Tensor& weights,
@@ -40,9 +30,12 @@ at::Tensor read_flat(const io::SafetensorsFile& file, const std::string& name, c
 // The flat weights as the optimizer knows them.
 at::Tensor master_weights(const io::SafetensorsFile& optimizer, const at::Tensor& weights) {
   if (weights.scalar_type() == at::kBFloat16) {
-    if (optimizer.contains("master")) return read_flat(optimizer, "master", weights, at::kFloat);
-    if (optimizer.contains("remainder"))
-      return join_masters(weights, read_flat(optimizer, "remainder", weights, at::kShort));
+    if (optimizer.contains(optim::kMasterName)) {
+      return read_flat(optimizer, optim::kMasterName, weights, at::kFloat);
+    }
+    if (optimizer.contains(optim::kRemainderName)) {
+      return optim::join_masters(weights, read_flat(optimizer, optim::kRemainderName, weights, at::kShort));
+    }
   }
   return weights;
 }

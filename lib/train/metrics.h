@@ -31,8 +31,9 @@ class Throughput {
 
 // What is known of one finished optimizer step.
 struct StepReport {
-  int64_t step = 0;  // steps done, this one included
-  double loss = 0;   // mean over the counted targets
+  int64_t step = 0;   // steps done, this one included
+  double loss = 0;    // mean cross-entropy over the counted targets
+  double z_loss = 0;  // as much as it adds to the loss, a mean too
   double lse_mean = 0;
   double learning_rate = 0;
   double grad_norm = 0;

@@ -36,6 +36,7 @@ Reporter::Reporter(const RunFolder& folder, const Config& config, const ComputeD
       progress_(config.log, config.train.steps),
       memory_(memory),
       on_gpu_(device.device.is_cuda()),
+      z_loss_(config.train.z_loss > 0),
       steps_(config.train.steps),
       tokens_per_step_(config.train.tokens_per_step),
       ideal_seconds_per_token_(ideal_seconds(config, device)),
@@ -53,6 +54,7 @@ void Reporter::step(const QueuedStep& queued, const StepResult& result) {
   const auto counted = static_cast<double>(std::max<int64_t>(1, queued.counted));
   StepReport report{.step = queued.step,
                     .loss = result.loss_sum / counted,
+                    .z_loss = result.z_loss_sum / counted,
                     .lse_mean = result.lse_sum / counted,
                     .learning_rate = queued.learning_rate,
                     .grad_norm = result.state.grad_norm,
@@ -64,16 +66,17 @@ void Reporter::step(const QueuedStep& queued, const StepResult& result) {
   if (report.tokens_per_second && ideal_seconds_per_token_) {
     report.mfu = *report.tokens_per_second * *ideal_seconds_per_token_;
   }
-  event("step", report.step,
-        {{"loss", report.loss},
-         {"lr", report.learning_rate},
-         {"grad_norm", report.grad_norm},
-         {"tokens", report.tokens},
-         {"tokens_per_second", or_null(report.tokens_per_second)},
-         {"mfu", or_null(report.mfu)},
-         {"data_wait_ms", report.data_wait_ms},
-         {"skipped", report.skipped},
-         {"lse_mean", report.lse_mean}});
+  ordered_json row = {{"loss", report.loss},
+                      {"lr", report.learning_rate},
+                      {"grad_norm", report.grad_norm},
+                      {"tokens", report.tokens},
+                      {"tokens_per_second", or_null(report.tokens_per_second)},
+                      {"mfu", or_null(report.mfu)},
+                      {"data_wait_ms", report.data_wait_ms},
+                      {"skipped", report.skipped},
+                      {"lse_mean", report.lse_mean}};
+  if (z_loss_) row["z_loss"] = report.z_loss;
+  event("step", report.step, row);
   if (result.state.skip != 0) {
     log_warn(fmt::format("step {}: the gradient is not finite, nothing was updated ({} in a row)",
                          report.step, result.state.skipped_in_row));

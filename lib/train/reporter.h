@@ -45,6 +45,7 @@ class Reporter {
   Throughput throughput_;
   DeviceMemory& memory_;
   bool on_gpu_;
+  bool z_loss_;  // is on
   int64_t steps_;
   int64_t tokens_per_step_;
   std::optional<double> ideal_seconds_per_token_;  // at the card's rate

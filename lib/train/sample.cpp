@@ -17,7 +17,8 @@ SampleText sample_text(model::Transformer& model, const Corpus& corpus, const Tr
                    .top_k = 0,
                    .top_p = 0.95,
                    .seed = static_cast<uint64_t>(config.seed),
-                   .stop_token = corpus.end_of_document},
+                   .stop_token = corpus.end_of_document,
+                   .end_of_document = corpus.end_of_document},
                   [&](int32_t id) { sample.text += stream.push(id); });
   sample.text += stream.finish();
   return sample;

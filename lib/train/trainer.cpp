@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "lib/base/error.h"
 #include "lib/base/file.h"
+#include "lib/base/interruption.h"
 #include "lib/base/log.h"
 #include "lib/base/units.h"
 #include "lib/optim/schedule.h"
@@ -29,6 +32,7 @@ class Trainer {
       : request_(request),
         session_(request),
         config_(session_.config),
+        signals_(config_.train.stop_grace),
         reporter_(session_.folder, config_, session_.device, *session_.memory, session_.position.step),
         step_(*session_.model, *session_.optimizer, session_.sequences(), config_.train.micro_batch),
         loader_(session_.make_loader()) {
@@ -40,9 +44,14 @@ class Trainer {
     const int64_t first = session_.position.step;
     reporter_.restart_clock();
     std::string reason;
-    while ((reason = reason_to_stop()).empty() && train_step()) {
-      if (session_.position.step == first + kMemoryReportStep) report_memory();
-      at_boundary();
+    try {
+      while ((reason = reason_to_stop()).empty() && train_step()) {
+        if (session_.position.step == first + kMemoryReportStep) report_memory();
+        at_boundary();
+      }
+    } catch (const UserError& error) {
+      leave(error, first);
+      throw;
     }
     finish(reason.empty() ? signals_.name() : reason);
   }
@@ -80,15 +89,17 @@ class Trainer {
                            signals_.name()));
       return false;
     }
-    if (queued_) report(*queued_, step_.previous());
+    // The position first: reporting may fail, and what is saved then must be this step.
     position.step += 1;
     position.tokens += batch.sequences * batch.context;
     position.sequences += batch.sequences;
-    queued_ = QueuedStep{.step = position.step,
-                         .counted = batch.counted_targets,
-                         .tokens = position.tokens,
-                         .learning_rate = rate,
-                         .data_wait_ms = (loader_->wait_seconds() - waited) * 1e3};
+    const auto previous =
+        std::exchange(queued_, QueuedStep{.step = position.step,
+                                          .counted = batch.counted_targets,
+                                          .tokens = position.tokens,
+                                          .learning_rate = rate,
+                                          .data_wait_ms = (loader_->wait_seconds() - waited) * 1e3});
+    if (previous) report(*previous, step_.previous());
     return true;
   }
 
@@ -99,7 +110,7 @@ class Trainer {
     // On a GPU the host runs ahead of the device, so what it has queued says too little about the time.
     const double whole =
         std::max(fraction > 0 ? spent / fraction : 0.0, reporter_.seconds_per_step().value_or(0));
-    return whole * (1 - fraction) < config_.train.stop_grace;
+    return whole * (1 - fraction) < seconds_to_interruption();
   }
 
   void report(const QueuedStep& queued, const StepResult& result) {
@@ -132,10 +143,19 @@ class Trainer {
     const bool save_now = every(train.save_every) || asked;
     if (!evaluate_now && !sample_now && !save_now) return;
     flush();
-    if (evaluate_now) evaluate_model();
-    if (sample_now) sample_model();
+    if (evaluate_now) unless_interrupted("evaluation", [&] { evaluate_model(); });
+    if (sample_now) unless_interrupted("sample", [&] { sample_model(); });
     if (save_now) save();
     reporter_.restart_clock();
+  }
+
+  void unless_interrupted(const char* what, const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const Interrupted&) {
+      log_info(fmt::format("{}: the {} takes longer than train.stop_grace and is given up", signals_.name(),
+                           what));
+    }
   }
 
   void evaluate_model() {
@@ -157,13 +177,28 @@ class Trainer {
   void save() {
     const int64_t step = session_.position.step;
     if (saved_step_ == step) return;
+    saved_step_ = step;
     const double begin = reporter_.seconds();
     session_.save();
-    saved_step_ = step;
     const double seconds = reporter_.seconds() - begin;
     const std::string folder = session_.folder.checkpoints().folder(step).string();
     reporter_.event("checkpoint", step, {{"folder", folder}, {"seconds", seconds}});
     log_info(fmt::format("saved {} in {}", folder, format_duration(seconds)));
+  }
+
+  // After an error in the loop, which began at step `first`: saves what was finished. UserError that names
+  // both errors when that fails too.
+  void leave(const UserError& error, int64_t first) {
+    const int64_t step = session_.position.step;
+    try {
+      reporter_.clear_line();
+      if (step > first) save();
+      flush();
+      reporter_.event("stop", step, {{"reason", error.what()}, {"seconds", reporter_.seconds()}});
+    } catch (const UserError& second) {
+      throw UserError(
+          fmt::format("{}; and then leaving at step {} failed: {}", error.what(), step, second.what()));
+    }
   }
 
   void finish(const std::string& reason) {
@@ -194,7 +229,7 @@ class Trainer {
   std::unique_ptr<data::Loader> loader_;
   std::optional<QueuedStep> queued_;  // the step whose result has not been read
   int64_t skipped_in_row_ = 0;
-  int64_t saved_step_ = -1;
+  int64_t saved_step_ = -1;  // or tried in vain, which ends the run
   std::optional<double> last_loss_;
 };
 

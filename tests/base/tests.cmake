@@ -1,2 +1,3 @@
 narrowgauge_test(base/values cpu narrowgauge_base)
 narrowgauge_test(base/files cpu narrowgauge_base)
+narrowgauge_test(base/staged_folder cpu narrowgauge_base)

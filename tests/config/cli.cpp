@@ -1,7 +1,9 @@
 // The command line, the config command and the report of a bug.
 #include "app/cli.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -11,7 +13,9 @@
 
 #include "app/command.h"
 #include "app/crash.h"
+#include "app/output.h"
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/config/config.h"
 #include "tests/base/child.h"
 #include "tests/support/catch.h"
@@ -147,6 +151,34 @@ TEST_CASE("the config command explains, checks and prints") {
   CHECK(config_command({}).exit_code == kExitUserError);
   CHECK(config_command({preset, "--explain"}).exit_code == kExitUserError);
   CHECK(config_command({preset, "--markdown"}).exit_code == kExitUserError);
+}
+
+TEST_CASE("standard output that is closed is one line, a reader that has gone is none") {
+  const auto closed = in_child([] {
+    ::close(STDOUT_FILENO);
+    app::hold_standard_descriptors();
+    try {
+      app::print("x");
+    } catch (const UserError& error) {
+      fmt::print(stderr, "{}", error.what());
+      return ::open("/dev/null", O_RDONLY) > STDERR_FILENO ? kExitUserError : 1;
+    }
+    return 1;
+  });
+  CHECK(closed.exit_code == kExitUserError);
+  CHECK(contains(closed.output, "cannot write standard output: it is closed"));
+  const auto gone = in_child([] {
+    ignore_file_signals();
+    int ends[2];
+    if (::pipe(ends) != 0) return 1;
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    app::print("x");
+    return 1;
+  });
+  CHECK(gone.exit_code == -1);  // SIGPIPE
+  CHECK(gone.output.empty());
 }
 
 TEST_CASE("a bug is reported with its stack and code 70") {

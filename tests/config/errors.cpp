@@ -1,11 +1,13 @@
 // What a bad config is told: one line with place, key, value and rule.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <limits>
 #include <string>
 
 #include "lib/base/error.h"
 #include "lib/config/config.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 
 using namespace narrowgauge;
@@ -60,10 +62,14 @@ TEST_CASE("what is there twice is refused") {
 
 TEST_CASE("malformed YAML names the line") {
   CHECK(contains(problem("train:\n  steps: [1\n"), "malformed YAML"));
-  CHECK(contains(problem("train:\n\tsteps: 1\n"), "test.yaml:2: malformed YAML"));
+  CHECK(contains(problem("train:\n\tsteps: 1\n"), "test.yaml:2: malformed YAML: a tab indents the line"));
+  for (const char* open : {"\"abc", "\"abc\n\n", "'abc \n", "\"abc\nval: x\n"}) {
+    INFO(open);
+    CHECK(contains(problem(fmt::format("data:\n  train: {}", open)), "a quote stays open"));
+  }
   CHECK(contains(problem("train:\n  steps: 1\n bad\n"), "malformed YAML"));
   CHECK(contains(problem("a: *nowhere\n"), "malformed YAML"));
-  CHECK(contains(problem(std::string("train: {}\n\0", 11)), "test.yaml: holds a zero byte"));
+  CHECK(contains(problem(std::string("train: {}\n\0", 11)), "test.yaml:2: a zero byte"));
   CHECK(contains(problem("train: " + std::string(100000, '[')), "malformed YAML"));
   CHECK(contains(problem("memory: {recompute: &a [*a]}\n"), "a list is no recompute level"));
   CHECK(contains(problem("train: {}\n---\nlog: {}\n"), "2 YAML documents"));
@@ -79,6 +85,27 @@ TEST_CASE("missing files") {
           "cannot read /no/such.yaml: No such file or directory (check the path)");
   }
   CHECK_THROWS_AS(load_config("/", {}), UserError);
+}
+
+TEST_CASE("a file that sets nothing starts nothing") {
+  const test::TemporaryFolder folder;
+  const auto load = [&](const std::string& yaml) -> std::string {
+    std::ofstream(folder / "a.yaml") << yaml;
+    try {
+      load_config(folder / "a.yaml", {"train.steps=500"});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* empty : {"", "\n\n", "# a comment\n", "---\n", "{}\n", "train:\n", "train: {}\nlog:\n"}) {
+    INFO(empty);
+    CHECK(load(empty) ==
+          fmt::format("{}: no key is set in it, and a config must say what to train; start from a "
+                      "copy of configs/quickstart.yaml",
+                      (folder / "a.yaml").string()));
+  }
+  CHECK(load("log:\n  every: 5\n").empty());
 }
 
 TEST_CASE("integers are integers") {
@@ -153,7 +180,9 @@ TEST_CASE("--set has the same errors") {
         "--set: train.steps: \"x\" is no integer (expected digits only, like 100)");
   CHECK(contains(set_problem("train.steps="), "\"\" is no integer"));
   CHECK(contains(set_problem("train.steps=[5]"), "a list is no integer"));
-  CHECK(contains(set_problem("memory.recompute=[none"), "--set:1: malformed YAML"));
+  CHECK(contains(set_problem("memory.recompute=[none"),
+                 "--set: memory.recompute: \"[none\" is no whole list: write it like"));
+  CHECK(contains(set_problem("memory.recompute=[block,"), "\"[block,\" is no whole list"));
   for (const char* bad : {"", "train.steps", "steps=5", "=5", ".steps=5", "a=b.c"}) {
     INFO(bad);
     CHECK(contains(set_problem(bad), "must have the form SECTION.KEY=VALUE"));

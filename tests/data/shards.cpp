@@ -4,6 +4,7 @@
 
 #include "lib/base/file.h"
 #include "lib/data/shard_format.h"
+#include "lib/data/verify.h"
 #include "tests/base/child.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/data/support.h"
@@ -254,6 +255,55 @@ TEST_CASE("a data set is its shards one after another, in the order of their nam
   other[10] = 3;
   write_shards(folder / "other", other, {1000, 7, 2}, 64);
   CHECK(Dataset::open((folder / "other").string())->fingerprint() != dataset->fingerprint());
+}
+
+TEST_CASE(
+    "a change anywhere in a small foreign file, or in a sample of a large one, changes the fingerprint") {
+  const TemporaryFolder folder;
+  const auto print = [&](const std::string& bytes) {
+    write_file(folder / "raw.bin", bytes);
+    return Dataset::open((folder / "raw.bin").string())->fingerprint();
+  };
+  constexpr size_t kBlock = 64 * 1024;
+  for (const size_t size :
+       {size_t{2}, size_t{1000}, kBlock + 2, 64 * kBlock, 64 * kBlock + 2, 500 * kBlock + 6}) {
+    INFO(size);
+    std::string bytes(size, '\3');
+    const auto before = print(bytes);
+    CHECK(print(bytes) == before);
+    const size_t gap = size > 64 * kBlock ? (size - kBlock) / 63 : 1;  // of sample starts
+    for (const size_t at : {size_t{0}, size - 1, size <= 64 * kBlock ? size / 2 : 31 * gap + 100}) {
+      INFO(at);
+      bytes[at] ^= 1;
+      CHECK(print(bytes) != before);
+      bytes[at] ^= 1;
+    }
+    CHECK(print(bytes + std::string(2, '\3')) != before);
+  }
+}
+
+TEST_CASE("contents are verified from the first shard on, as far as asked") {
+  const TemporaryFolder folder;
+  write_shards(folder / "d", counting(100), {1000, 7, 2}, 40);  // 80, 80 and 40 bytes
+  const auto open = [&] { return Dataset::open((folder / "d").string()); };
+  CHECK(verify_contents(*open()).shards == 3);
+  CHECK(verify_contents(*open()).bytes == 200);
+  CHECK(verify_contents(*open(), 159).shards == 1);
+  CHECK(verify_contents(*open(), 160).bytes == 160);
+  CHECK(verify_contents(*open(), 0).shards == 0);
+  std::string damaged = file_text(folder / "d/shard-000001.ngt");
+  damaged[70] ^= 1;
+  write_file(folder / "d/shard-000001.ngt", damaged);
+  const auto start = [&](const std::string& name, int64_t vocab) {
+    return user_error([&] { verify_before_training("data.train", (folder / name).string(), vocab); });
+  };
+  CHECK(says(start("d", 1000), {"shard-000001.ngt", "corrupted", "checksum"}));
+  CHECK(says(start("d", 999), {"1000", "999", "model.vocab_size"}));
+  CHECK(verify_contents(*open(), 80).shards == 1);
+
+  write_file(folder / "raw.bin", bytes_of(std::vector<uint16_t>{1, 2, 31999, 32000}));
+  CHECK(says(start("raw.bin", 32000), {"raw.bin", "token 3", "32000"}));
+  CHECK(start("raw.bin", 32001).empty());
 }
 
 TEST_CASE("shards of different tokenizers are refused in one set") {

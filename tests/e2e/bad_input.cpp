@@ -81,7 +81,34 @@ TEST_CASE("bad data") {
   REQUIRE_FALSE(shard.empty());
   fs::resize_file(shard, fs::file_size(shard) - 100);
   require_user_error(train("bad-data", {"data.train=" + shop.text("cut")}), {shard.filename().string()});
+
+  fs::copy(shop.path("data"), shop.path("flipped"), fs::copy_options::recursive);
+  const fs::path flipped = only_shard(shop.path("flipped"));
+  std::string bytes = read_text(flipped);
+  bytes[bytes.size() / 2] ^= 1;
+  write_text(flipped, bytes);
+  require_user_error(train("refused", {"data.train=" + shop.text("flipped")}),
+                     {flipped.filename().string(), "corrupted", "checksum"});
+  require_user_error(train("refused", {"data.val=" + shop.text("flipped")}),
+                     {flipped.filename().string(), "corrupted", "checksum"});
   REQUIRE_FALSE(fs::exists(shop.path("bad-data/config.yaml")));
+  REQUIRE_FALSE(fs::exists(shop.path("refused")));
+  REQUIRE_FALSE(fs::exists(shop.path("beyond")));
+}
+
+TEST_CASE("bad words of tokenizer and prepare") {
+  const Workshop& shop = workshop();
+  require_user_error(run({"tokenizer", "foo"}), {"\"foo\"", "tokenizer train"});
+  require_user_error(run({"tokenizer"}), {"no action", "tokenizer train"});
+  fs::create_directory(shop.path("no-text"));
+  require_user_error(run({"prepare", "--input", shop.text("no-text"), "--out", shop.text("x")}),
+                     {"no-text", "no file in this folder"});
+  require_user_error(
+      run({"prepare", "--input", shop.text("text.txt"), "--field", "body", "--out", shop.text("x")}),
+      {"--field", "--jsonl"});
+  require_user_error(run({"prepare", "--verify", shop.text("data"), "--out", shop.text("x")}),
+                     {"--verify", "--out"});
+  REQUIRE_FALSE(fs::exists(shop.path("x")));
 }
 
 TEST_CASE("bad run folders") {
@@ -90,8 +117,11 @@ TEST_CASE("bad run folders") {
   require_user_error(train("file", {}), {"file"});
   require_user_error(train("file/below", {}), {"below"});
   require_user_error(run({"train", shop.config(), "--run", "/proc/narrowgauge"}), {"/proc/narrowgauge"});
-  require_user_error(run({"eval", shop.text("nowhere")}), {"nowhere", "no complete checkpoint"});
-  require_user_error(run({"sample", shop.text("nowhere")}), {"nowhere", "no complete checkpoint"});
+  require_user_error(run({"eval", shop.text("nowhere")}), {"nowhere", "no such run folder"});
+  require_user_error(run({"sample", shop.text("nowhere")}), {"nowhere", "no such run folder"});
+  require_user_error(run({"export", shop.text("nowhere"), "--out", shop.text("x")}),
+                     {"nowhere", "no such run folder"});
+  require_user_error(run({"eval", shop.text("data")}), {"data", "no complete checkpoint"});
 }
 
 TEST_CASE("no GPU") {
@@ -100,6 +130,11 @@ TEST_CASE("no GPU") {
     return;
   }
   require_user_error(train("gpu", {"train.device=cuda"}), {"train.device", "cuda", "cpu"});
+  const std::string finished = workshop().text(finished_run());
+  require_user_error(run({"eval", finished, "--device", "cuda"}), {"--device is cuda", "--device cpu"});
+  require_user_error(run({"sample", finished, "--device", "cuda"}), {"--device is cuda", "--device cpu"});
+  require_user_error(run({"sample", finished, "--device", "gpu"}),
+                     {"--device", "\"gpu\"", "auto, cuda or cpu"});
 }
 
 TEST_CASE("full disk") {

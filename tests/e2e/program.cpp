@@ -75,6 +75,15 @@ Outcome Program::wait() {
 
 Outcome run(const Words& arguments, uint64_t file_limit) { return Program(arguments, file_limit).wait(); }
 
+Outcome run_well(const Words& arguments) {
+  Outcome outcome = run(arguments);
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  return outcome;
+}
+
+std::string stop_reason(const fs::path& run) { return rows(run, "stop").back().at("reason"); }
+
 bool wait_for_step(const fs::path& run, int64_t step) {
   const std::string row = "\"event\":\"step\",\"step\":" + std::to_string(step) + ",";
   for (int i = 0; i < 3000; ++i) {

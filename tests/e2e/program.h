@@ -37,6 +37,10 @@ class Program {
 };
 
 Outcome run(const Words& arguments, uint64_t file_limit = 0);
+Outcome run_well(const Words& arguments);  // exit code 0 or the test fails
+
+// Why the training run in this folder ended.
+std::string stop_reason(const std::filesystem::path& run);
 
 // Waits until metrics.jsonl has a row of this step; false after a minute.
 bool wait_for_step(const std::filesystem::path& run, int64_t step);

@@ -8,4 +8,5 @@ function(narrowgauge_e2e_test name kind)
 endfunction()
 
 narrowgauge_e2e_test(e2e/train cpu)
+narrowgauge_e2e_test(e2e/stop cpu)
 narrowgauge_e2e_test(e2e/bad_input cpu)

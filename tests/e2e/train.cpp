@@ -1,5 +1,4 @@
-// Training runs from start to stop: resume, signals, locks, budgets, evaluation and samples.
-#include <unistd.h>
+// Training runs from start to end: resume, budgets, evaluation, samples, tokenizers.
 
 #include <cmath>
 #include <csignal>
@@ -12,15 +11,6 @@ namespace narrowgauge::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-Outcome run_well(const Words& words) {
-  Outcome outcome = run(words);
-  INFO(outcome.err);
-  REQUIRE(outcome.exit_code == 0);
-  return outcome;
-}
-
-std::string reason(const fs::path& run) { return rows(run, "stop").back().at("reason"); }
 
 bool close(double a, double b, double relative) { return std::abs(a - b) <= relative * std::abs(b); }
 
@@ -46,7 +36,7 @@ TEST_CASE("a run trains, evaluates, samples and leaves its files") {
   REQUIRE(rows(folder, "sample").size() == 1);
   REQUIRE(rows(folder, "memory").size() >= 1);
   REQUIRE(rows(folder, "start").front().at("recompute") == "block");
-  REQUIRE(reason(folder) == "train.steps");
+  REQUIRE(stop_reason(folder) == "train.steps");
   for (const char* name : {"config.yaml", "log.txt", "lock", "tokenizer.byte", "checkpoints"}) {
     REQUIRE(fs::exists(folder / name));
   }
@@ -118,75 +108,13 @@ TEST_CASE("resume: from a step, longer, with another micro-batch, and without a 
   REQUIRE(fresh.err.find("starting afresh") != std::string::npos);
 }
 
-TEST_CASE("signals, a save request and the lock") {
-  const Workshop& shop = workshop();
-  const Words endless = {"train.steps=1000000", "train.save_every=0", "train.eval_every=0"};
-  Program program(shop.train("signal", endless));
-  REQUIRE(wait_for_step(shop.path("signal"), 3));
-  require_user_error(run(shop.train("signal", endless, {"--resume", "auto"})), {"signal"});
-  write_text(shop.path("signal/save"), "");
-  for (int i = 0; i < 500 && rows(shop.path("signal"), "checkpoint").empty(); ++i) {
-    REQUIRE(wait_for_step(shop.path("signal"), 4 + i));
-  }
-  REQUIRE(rows(shop.path("signal"), "checkpoint").size() == 1);
-  REQUIRE_FALSE(fs::exists(shop.path("signal/save")));
-  program.signal(SIGINT);
-  const Outcome outcome = program.wait();
-  REQUIRE(outcome.exit_code == 0);
-  REQUIRE(reason(shop.path("signal")) == "SIGINT");
-  const int64_t step = rows(shop.path("signal"), "step").back().at("step");
-  REQUIRE(rows(shop.path("signal"), "checkpoint").back().at("step") == step);
-}
-
-TEST_CASE("a stop that may not wait drops the step's gradients") {
-  const Workshop& shop = workshop();
-  const Words slow = {"train.steps=3", "train.tokens_per_step=16384", "train.micro_batch=1",
-                      "train.stop_grace=0"};
-  Program program(shop.train("grace", slow, {"--set", "optim.warmup_steps=1"}));
-  for (int i = 0; i < 3000 && rows(shop.path("grace"), "start").empty(); ++i) ::usleep(20000);
-  program.signal(SIGTERM);
-  const Outcome outcome = program.wait();
-  INFO(outcome.err);
-  REQUIRE(outcome.exit_code == 0);
-  REQUIRE(outcome.err.find("dropped") != std::string::npos);
-  REQUIRE(rows(shop.path("grace"), "checkpoint").back().at("step") == 0);
-  run_well(shop.train("grace", slow, {"--set", "optim.warmup_steps=1", "--resume", "auto"}));
-  REQUIRE(rows(shop.path("grace"), "step").size() == 3);
-}
-
-TEST_CASE("a second signal exits at once") {
-  const Workshop& shop = workshop();
-  Program program(
-      shop.train("twice", {"train.tokens_per_step=262144", "train.micro_batch=1", "train.stop_grace=1000"}));
-  for (int i = 0; i < 3000 && rows(shop.path("twice"), "start").empty(); ++i) ::usleep(20000);
-  program.signal(SIGINT);
-  ::usleep(200000);
-  program.signal(SIGINT);
-  REQUIRE(program.wait().exit_code == 128 + SIGINT);
-  REQUIRE(rows(shop.path("twice"), "checkpoint").empty());
-}
-
 TEST_CASE("token and time budgets end a run") {
   const Workshop& shop = workshop();
   run_well(shop.train("tokens", {"train.max_tokens=1024"}));
   REQUIRE(rows(shop.path("tokens"), "step").size() == 4);
-  REQUIRE(reason(shop.path("tokens")) == "train.max_tokens");
+  REQUIRE(stop_reason(shop.path("tokens")) == "train.max_tokens");
   run_well(shop.train("hours", {"train.max_hours=1e-9"}));
-  REQUIRE(reason(shop.path("hours")) == "train.max_hours");
-}
-
-TEST_CASE("gradients that are never finite stop the run with a checkpoint and valid rows") {
-  const Workshop& shop = workshop();
-  const Outcome outcome =
-      run(shop.train("diverged", {"optim.lr=1e30", "optim.warmup_steps=0", "optim.max_skips=3",
-                                  "train.steps=50", "train.eval_every=0"}));
-  require_user_error(outcome, {"optim.max_skips", "3", "optim.lr"});
-  REQUIRE(outcome.err.find("not finite") != std::string::npos);
-  const auto steps = rows(shop.path("diverged"), "step");
-  REQUIRE(steps.back().at("grad_norm").is_null());
-  REQUIRE(steps.back().at("skipped") >= 3);
-  REQUIRE(rows(shop.path("diverged"), "checkpoint").back().at("step") == steps.back().at("step"));
-  REQUIRE(reason(shop.path("diverged")) == "optim.max_skips");
+  REQUIRE(stop_reason(shop.path("hours")) == "train.max_hours");
 }
 
 TEST_CASE("a small model overfits one batch") {
@@ -215,6 +143,11 @@ TEST_CASE("document masks train, and raw shards without a tokenizer give token i
                           "train.steps=30"};
   run_well(shop.train("masked", settings));
   REQUIRE(last_loss(shop.path("masked")) < 5.0);
+  const Words half = {"data.train=" + shop.text("documents"), "data.document_mask=true", "train.steps=13",
+                      "optim.schedule_steps=30"};
+  run_well(shop.train("masked-twice", half));
+  run_well(shop.train("masked-twice", settings, {"--resume", "auto"}));
+  require_same_losses(shop.path("masked"), shop.path("masked-twice"));
 
   std::string raw;
   for (int i = 0; i < 4000; ++i) raw += {static_cast<char>(i * i % 17), '\0'};
@@ -223,6 +156,36 @@ TEST_CASE("document masks train, and raw shards without a tokenizer give token i
   const Outcome sample = run_well({"sample", shop.text("raw"), "--prompt", "1 4 9", "--tokens", "5"});
   REQUIRE(sample.err.find("token ids") != std::string::npos);
   REQUIRE(sample.out.starts_with("1 4 9 "));
+}
+
+TEST_CASE("from text to text with a SentencePiece tokenizer") {
+  const Workshop& shop = workshop();
+  run_well({"tokenizer", "train", "--input", shop.text("text.txt"), "--vocab", "512", "--out",
+            shop.text("tok.model")});
+  run_well({"prepare", "--input", shop.text("text.txt"), "--tokenizer", shop.text("tok.model"), "--out",
+            shop.text("pieces")});
+  run_well(shop.train("pieces-run", {"data.train=" + shop.text("pieces"), "model.vocab_size=512",
+                                     "train.steps=3", "optim.warmup_steps=1"}));
+  REQUIRE(rows(shop.path("pieces-run"), "step").size() == 3);
+  const Outcome sample = run_well({"sample", shop.text("pieces-run"), "--prompt", "int ", "--tokens", "8"});
+  REQUIRE(sample.out.starts_with("int "));
+  REQUIRE(sample.out.size() > 5);
+  REQUIRE(sample.err.find("token ids") == std::string::npos);
+}
+
+TEST_CASE("the loss is the cross-entropy alone, and the z-loss stands beside it") {
+  const Workshop& shop = workshop();
+  const Words settings = {"train.steps=2", "optim.warmup_steps=1", "train.eval_every=0"};
+  run_well(shop.train("no-z", settings));
+  REQUIRE_FALSE(rows(shop.path("no-z"), "step").front().contains("z_loss"));
+  Words with = settings;
+  with.emplace_back("train.z_loss=0.5");
+  run_well(shop.train("z", with));
+  const auto row = rows(shop.path("z"), "step").front();
+  REQUIRE(close(row.at("loss"), rows(shop.path("no-z"), "step").front().at("loss"), 1e-6));
+  const double lse = row.at("lse_mean");
+  REQUIRE(row.at("z_loss").get<double>() >= 0.5 * lse * lse * (1 - 1e-6));
+  REQUIRE(row.at("z_loss").get<double>() < 0.5 * lse * lse * 1.2);
 }
 
 }  // namespace

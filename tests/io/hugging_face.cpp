@@ -4,12 +4,12 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/io/files.h"
+#include "tests/io/parameters.h"
 #include "tests/support/catch.h"
 
 using narrowgauge::ModelConfig;
@@ -21,8 +21,11 @@ using narrowgauge::io::NamedTensor;
 using narrowgauge::io::read_hugging_face_config;
 using narrowgauge::io::SafetensorsFile;
 using narrowgauge::io::write_safetensors;
+using narrowgauge::test::fp32_options;
 using narrowgauge::test::lacks;
+using narrowgauge::test::make_parameters;
 using narrowgauge::test::read_bytes;
+using narrowgauge::test::read_json;
 using narrowgauge::test::refusal;
 using narrowgauge::test::TemporaryFolder;
 using narrowgauge::test::write_bytes;
@@ -31,25 +34,6 @@ using nlohmann::json;
 namespace {
 
 namespace fs = std::filesystem;
-
-// Zeros with the names and shapes that lib/model/parameters.h lists.
-std::vector<NamedTensor> make_parameters(const ModelConfig& c) {
-  std::vector<NamedTensor> out{{"embedding.weight", at::zeros({c.vocab_size, c.hidden_size})}};
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const std::string layer = "layers." + std::to_string(i) + ".";
-    out.emplace_back(layer + "attention_norm.weight", at::zeros({c.hidden_size}));
-    out.emplace_back(layer + "qkv.weight", at::zeros({c.qkv_width(), c.hidden_size}));
-    if (c.qk_norm) out.emplace_back(layer + "q_norm.weight", at::zeros({c.head_size()}));
-    if (c.qk_norm) out.emplace_back(layer + "k_norm.weight", at::zeros({c.head_size()}));
-    out.emplace_back(layer + "attention_out.weight", at::zeros({c.hidden_size, c.query_width()}));
-    out.emplace_back(layer + "ffn_norm.weight", at::zeros({c.hidden_size}));
-    out.emplace_back(layer + "gate_up.weight", at::zeros({2 * c.ffn_size, c.hidden_size}));
-    out.emplace_back(layer + "down.weight", at::zeros({c.hidden_size, c.ffn_size}));
-  }
-  out.emplace_back("norm.weight", at::zeros({c.hidden_size}));
-  if (!c.tie_embeddings) out.emplace_back("head.weight", at::zeros({c.vocab_size, c.hidden_size}));
-  return out;
-}
 
 std::vector<NamedTensor> random_parameters(const ModelConfig& config) {
   std::vector<NamedTensor> parameters = make_parameters(config);
@@ -72,8 +56,6 @@ ModelConfig small_config() {
   return config;
 }
 
-ExportOptions fp32_options() { return {.dtype = at::kFloat, .max_context = 64, .extra_files = {}}; }
-
 void check_equal(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -82,8 +64,6 @@ void check_equal(const std::vector<NamedTensor>& a, const std::vector<NamedTenso
     CHECK(at::equal(a[i].second, b[i].second));
   }
 }
-
-json read_json(const fs::path& path) { return json::parse(read_bytes(path)); }
 
 // A folder with an exported model whose config.json a test changes.
 class Folder {
@@ -120,47 +100,7 @@ std::string refused_with(const std::string& key, const json& value) {
   return folder.config_refusal();
 }
 
-std::vector<fs::path> golden_folders() {
-  const char* given = std::getenv("NARROWGAUGE_GOLDEN");
-  const fs::path root =
-      given != nullptr ? fs::path(given) : fs::path(NARROWGAUGE_SOURCE_DIR) / "../shared/golden";
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root, error)) {
-    if (fs::exists(entry.path() / "config.json")) folders.push_back(entry.path());
-  }
-  if (folders.empty()) WARN("skipped: no model folders in " << root << " (set NARROWGAUGE_GOLDEN)");
-  return folders;
-}
-
 }  // namespace
-
-TEST_CASE("A golden model is exported to the bit as it was imported") {
-  for (const fs::path& golden : golden_folders()) {
-    INFO(golden);
-    const ModelConfig config = read_hugging_face_config(golden);
-    const std::vector<NamedTensor> parameters = make_parameters(config);
-    import_hugging_face(golden, config, parameters);
-    const TemporaryFolder scratch;
-    export_hugging_face(scratch / "out", config, parameters, fp32_options());
-    const SafetensorsFile before(golden / "model.safetensors");
-    const SafetensorsFile after(scratch / "out" / "model.safetensors");
-    CHECK(before.tensors().size() == after.tensors().size());
-    for (const auto& tensor : before.tensors()) {
-      INFO(tensor.first);
-      REQUIRE(after.contains(tensor.first));
-      CHECK(at::equal(before.read(tensor.first), after.read(tensor.first)));
-    }
-    const json old_config = read_json(golden / "config.json");
-    const json new_config = read_json(scratch / "out" / "config.json");
-    for (const char* key :
-         {"architectures", "model_type", "vocab_size", "hidden_size", "head_dim", "rms_norm_eps",
-          "rope_parameters", "tie_word_embeddings", "num_key_value_heads", "dtype"}) {
-      INFO(key);
-      CHECK(old_config.at(key) == new_config.at(key));
-    }
-  }
-}
 
 TEST_CASE("Every layout survives export and import, in one file and in shards") {
   for (const bool qk_norm : {false, true}) {
@@ -270,6 +210,8 @@ TEST_CASE("Unsupported features are refused by name") {
         "");
   CHECK(lacks(refused_with("partial_rotary_factor", 0.25), {"partial_rotary_factor"}) == "");
   CHECK(lacks(refused_with("use_sliding_window", true), {"use_sliding_window"}) == "");
+  CHECK(lacks(refused_with("sliding_window", 4096), {"sliding_window = 4096"}) == "");
+  CHECK(refused_with("sliding_window", nullptr) == "accepted");
   CHECK(lacks(refused_with("layer_types", {"full_attention", "sliding_attention"}), {"sliding_attention"}) ==
         "");
   CHECK(lacks(refused_with("hidden_act", "gelu"), {"hidden_act", "gelu"}) == "");

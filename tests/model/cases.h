@@ -14,9 +14,8 @@ void check_tied_gradient(const at::Device& device);  // embedding + head
 void check_documents(const at::Device& device);      // a document mask = documents on their own
 void check_padding_stays_zero(const Where& where);
 
-// golden_cases.cpp: every model folder in NARROWGAUGE_GOLDEN (default: ../shared/golden beside the
-// repository). False, with a warning, when there is none.
-bool check_golden(const at::Device& device);
-bool check_golden_bf16(const at::Device& device);
+// golden_cases.cpp: every model of golden_folders().
+void check_golden(const at::Device& device);
+void check_golden_bf16(const at::Device& device);
 
 }  // namespace narrowgauge::test

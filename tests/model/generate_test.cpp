@@ -81,6 +81,38 @@ TEST_CASE("generation is a function of the seed") {
   CHECK_THROWS_AS(generate(*model, {}, options), std::invalid_argument);
 }
 
+TEST_CASE("after an end-of-document token a model with a document mask begins anew") {
+  const auto model =
+      make_model(tiny_config(), {}, {RecomputeLevel::none}, at::kFloat, /*document_mask=*/true);
+  model::SampleOptions options{.max_tokens = 60, .temperature = 0};
+  // One in the prompt, and one that is drawn.
+  for (const int32_t end : {kPrompt[1], generate(*model, kPrompt, options)[7]}) {
+    options.end_of_document = end;
+    const auto drawn = generate(*model, kPrompt, options);
+    std::vector<int32_t> all = kPrompt;
+    all.insert(all.end(), drawn.begin(), drawn.end());
+    // The whole text at once under the mask: every drawn token is the likeliest one there.
+    std::vector<int32_t> starts{0};
+    for (size_t i = 0; i + 1 < all.size(); ++i) {
+      if (all[i] == end) starts.push_back(static_cast<int32_t>(i + 1));
+    }
+    REQUIRE(starts.size() > 1);
+    model::Batch batch = {
+        .tokens = at::tensor(all, at::kInt).unsqueeze(0), .targets = {}, .positions = {}, .documents = {}};
+    add_documents(batch, starts);
+    const at::NoGradGuard no_gradient;
+    const at::Tensor likeliest = at::mm(model->hidden(batch), model->head_weight().t()).argmax(1);
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      INFO("drawn token " << i);
+      CHECK(likeliest[static_cast<int64_t>(kPrompt.size() + i) - 1].item<int64_t>() == drawn[i]);
+    }
+  }
+  options.end_of_document = kPrompt.back();  // the prompt's own document goes on for one token
+  const auto open = make_model(tiny_config(), {}, {RecomputeLevel::none});
+  CHECK(generate(*model, kPrompt, options)[0] == generate(*open, kPrompt, options)[0]);
+  CHECK(generate(*open, kPrompt, options) == rerun(*open, kPrompt, 60, 128));  // no mask: nothing begins anew
+}
+
 TEST_CASE("a stop token ends generation") {
   const auto model = make_model(tiny_config(), {}, {RecomputeLevel::none});
   model::SampleOptions options{.max_tokens = 30, .temperature = 0};

@@ -1,7 +1,6 @@
 #include <ATen/Functions.h>
 #include <ATen/core/Reduction.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "lib/io/hugging_face.h"
@@ -10,26 +9,12 @@
 #include "tests/model/cases.h"
 #include "tests/model/reference_model.h"
 #include "tests/support/catch.h"
+#include "tests/support/golden.h"
 
 namespace narrowgauge::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<fs::path> golden_folders() {
-  const char* given = std::getenv("NARROWGAUGE_GOLDEN");
-  const fs::path root =
-      given != nullptr ? fs::path(given) : fs::path(NARROWGAUGE_SOURCE_DIR) / "../shared/golden";
-  std::vector<fs::path> folders;
-  if (fs::is_directory(root)) {
-    for (const auto& entry : fs::directory_iterator(root)) {
-      if (fs::exists(entry.path() / "config.json")) folders.push_back(entry.path());
-    }
-  }
-  std::sort(folders.begin(), folders.end());
-  if (folders.empty()) WARN("skipped: no golden models in " << root);
-  return folders;
-}
 
 struct Golden {
   std::unique_ptr<model::Transformer> model;
@@ -102,9 +87,8 @@ std::map<std::string, at::Tensor> their_names(const ModelConfig& config,
 
 }  // namespace
 
-bool check_golden(const at::Device& device) {
-  const auto folders = golden_folders();
-  for (const fs::path& folder : folders) {
+void check_golden(const at::Device& device) {
+  for (const fs::path& folder : golden_folders()) {
     INFO(folder.string());
     const Golden golden = load(folder, {device, at::kFloat});
     const at::Tensor logits = golden.model->forward(golden.batch.tokens).to(at::kCPU);
@@ -119,12 +103,10 @@ bool check_golden(const at::Device& device) {
       CHECK(relative_error(ours.at(name), gradient) < 1e-3);
     }
   }
-  return !folders.empty();
 }
 
-bool check_golden_bf16(const at::Device& device) {
-  const auto folders = golden_folders();
-  for (const fs::path& folder : folders) {
+void check_golden_bf16(const at::Device& device) {
+  for (const fs::path& folder : golden_folders()) {
     INFO(folder.string());
     const Golden golden = load(folder, {device, at::kBFloat16});
     const ReferenceModel reference(*golden.model, device, at::kBFloat16);
@@ -141,7 +123,6 @@ bool check_golden_bf16(const at::Device& device) {
     CHECK(std::abs(result.loss.item<double>() - golden.loss) <
           2 * std::abs(plain.loss.item<double>() - golden.loss) + 1e-3 * golden.loss);
   }
-  return !folders.empty();
 }
 
 }  // namespace narrowgauge::test

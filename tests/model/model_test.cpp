@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lib/base/error.h"
+#include "lib/base/interruption.h"
 #include "lib/model/init.h"
 #include "lib/model/recompute.h"
 #include "tests/model/cases.h"
@@ -35,8 +36,6 @@ int64_t bytes_after_forward(const ModelConfig& config, RecomputeLevel level, at:
 
 }  // namespace
 
-TEST_CASE("golden models, fp32") { check_golden(at::kCPU); }
-TEST_CASE("golden models, bf16") { check_golden_bf16(at::kCPU); }
 TEST_CASE("loss and gradients equal those of an fp64 model") { check_against_fp64(at::kCPU); }
 TEST_CASE("bf16 error is at most twice that of a plain model") { check_bf16_error(at::kCPU); }
 TEST_CASE("recompute levels give the same bits, fp32") { check_recompute_bits({at::kCPU, at::kFloat}); }
@@ -167,6 +166,37 @@ TEST_CASE("without gradients nothing is kept and nothing accumulated") {
   const ops::LossSums sums = model->loss(batch, scale);
   CHECK(counter->bytes < 256);
   CHECK(model->arena().grad32().abs().sum().item<double>() == 0);
+}
+
+TEST_CASE("a stop request interrupts forward, backward, the loss and decoding") {
+  struct Withdrawal {
+    ~Withdrawal() { withdraw_interruption(); }
+  };
+  for (const RecomputeLevel level : {RecomputeLevel::none, RecomputeLevel::block}) {
+    const Withdrawal at_the_end;
+    const auto model = make_model(tiny_config(), {}, {level});
+    const model::Batch batch = random_batch(tiny_config(), 2, 32, at::kCPU);
+    const at::Tensor scale = scale_for(batch);
+    const Result whole = train_pass(*model, batch);
+    const at::Tensor hidden = model->hidden(batch).detach();
+    const ops::LossSums sums = model->loss(batch, scale);
+    model::KeyValueCache cache = model->make_cache();
+
+    request_interruption(0);
+    CHECK_THROWS_AS(sums.loss.backward(), Interrupted);  // through autograd's engine
+    CHECK_THROWS_AS(model->loss(batch, scale), Interrupted);
+    CHECK_THROWS_AS(
+        ops::linear_cross_entropy(hidden, model->head_weight().detach(), batch.targets.reshape({-1}), scale,
+                                  {}, {}, {.vocab = tiny_config().vocab_size}),
+        Interrupted);
+    CHECK_THROWS_AS(model->decode(batch.tokens[0], cache), Interrupted);
+    {
+      const at::NoGradGuard no_gradient;
+      CHECK_THROWS_AS(model->hidden(batch), Interrupted);
+    }
+    withdraw_interruption();
+    CHECK(same_bits(train_pass(*model, batch), whole));
+  }
 }
 
 TEST_CASE("misuse is named") {

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "lib/optim/master.h"
 #include "lib/optim/optimizer.h"
 #include "tests/support/random.h"
 
@@ -58,6 +59,15 @@ inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 
 inline cuda::StepInput step_input(double lr, uint64_t step) {
   return {.learning_rate = static_cast<float>(lr), .inverse_tokens = 1, .seed = 11, .step = step};
+}
+
+// The fp32 master of every weight, on the CPU, or the weights themselves widened.
+inline at::Tensor master_weights(const optim::FlatBuffers& buffers, const optim::Optimizer& optimizer) {
+  for (const auto& [name, tensor] : optimizer.state_tensors()) {
+    if (name == optim::kMasterName) return tensor.cpu().clone();
+    if (name == optim::kRemainderName) return optim::join_masters(buffers.weights.cpu(), tensor.cpu());
+  }
+  return buffers.weights.cpu().to(at::kFloat, false, /*copy=*/true);
 }
 
 // Everything that a step may change.

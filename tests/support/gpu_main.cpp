@@ -1,7 +1,9 @@
-// main() of every GPU test program: without a CUDA device it exits with 77, which ctest shows as skipped.
+// main() of every GPU test program: without a CUDA device or with a reason_to_skip() it exits with 77, which
+// ctest shows as skipped.
 #include <cstdio>
 
 #include "tests/support/gpu.h"
+#include "tests/support/skip.h"
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
 #else
@@ -10,8 +12,10 @@
 #endif
 
 int main(int argc, char** argv) {
-  if (!narrowgauge::test::cuda_available()) {
-    std::puts("skipped: no CUDA device");
+  using namespace narrowgauge::test;
+  const std::string reason = cuda_available() ? reason_to_skip() : "no CUDA device";
+  if (!reason.empty()) {
+    std::printf("skipped: %s\n", reason.c_str());
     return 77;
   }
   return Catch::Session().run(argc, argv) == 0 ? 0 : 1;

@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "lib/base/error.h"
+#include "lib/base/interruption.h"
 #include "lib/train/cards.h"
 #include "lib/train/metrics.h"
 #include "lib/train/progress.h"
@@ -78,16 +79,31 @@ TEST_CASE("a signal is a stop request, and the old handler comes back") {
   static volatile std::sig_atomic_t outer = 0;
   std::signal(SIGTERM, [](int) { outer = outer + 1; });
   {
-    const StopSignals signals;
+    const StopSignals signals(1000);
     REQUIRE_FALSE(signals.requested());
+    REQUIRE(std::isinf(seconds_to_interruption()));
     std::raise(SIGTERM);
     REQUIRE(signals.requested());
+    REQUIRE(seconds_to_interruption() > 900);
+    REQUIRE(seconds_to_interruption() <= 1000);
+    REQUIRE_NOTHROW(interruption_point());
     REQUIRE(std::string(signals.name()) == "SIGTERM");
     REQUIRE(outer == 0);
   }
   std::raise(SIGTERM);
   REQUIRE(outer == 1);
   std::signal(SIGTERM, SIG_DFL);
+  REQUIRE(std::isinf(seconds_to_interruption()));
+}
+
+TEST_CASE("a stop request interrupts once its grace is over, until it is withdrawn") {
+  request_interruption(1e300);
+  REQUIRE_NOTHROW(interruption_point());
+  request_interruption(0);
+  REQUIRE_THROWS_AS(interruption_point(), Interrupted);
+  REQUIRE(seconds_to_interruption() <= 0);
+  withdraw_interruption();
+  REQUIRE_NOTHROW(interruption_point());
 }
 
 TEST_CASE("prompts are text, or ids without a tokenizer") {
