@@ -86,9 +86,10 @@ Leaf Transformer::leaf(const std::string& name) const {
 at::Tensor Transformer::head_weight() const { return arena_.weight(arena_.slot(head_name())); }
 
 Pass Transformer::make_pass(int64_t batch, int64_t context) const {
-  return {.shape = attention_shape(config_, batch, context),
-          .kernel = kernel_,
-          .documents = {},
+  return {.attention = {.shape = attention_shape(config_, batch, context),
+                        .kernel = kernel_,
+                        .deterministic = options_.deterministic,
+                        .documents = {}},
           .rope = rope_,
           .positions = {},
           .eps = config_.norm_eps};
@@ -96,7 +97,7 @@ Pass Transformer::make_pass(int64_t batch, int64_t context) const {
 
 at::Tensor Transformer::hidden(const Batch& batch) {
   const auto pass = std::make_shared<Pass>(make_pass(batch.tokens.size(0), batch.tokens.size(1)));
-  pass->documents = batch.documents;
+  pass->attention.documents = batch.documents;
   pass->positions = batch.positions;
   Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1})), .delta = {}};
   for (const auto& layer : layers_) stream = layer->forward(stream, pass);

@@ -25,6 +25,15 @@ void check(const at::Tensor& packed, const AttentionShape& s, const Documents& d
   if (kernel == AttentionKernel::cudnn) throw std::invalid_argument("cudnn attention has no document mask");
 }
 
+void check_result(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& s) {
+  TORCH_CHECK(result.out.is_contiguous() && result.out.dim() == 2 && result.out.size(0) == qkv.size(0) &&
+                  result.out.size(1) == s.heads * s.head_dim && result.out.scalar_type() == qkv.scalar_type(),
+              "attention: out must be a contiguous (tokens, heads * head_dim) of qkv's dtype");
+  TORCH_CHECK(result.lse.is_contiguous() && result.lse.dim() == 1 &&
+                  result.lse.size(0) == qkv.size(0) * s.heads && result.lse.scalar_type() == at::kFloat,
+              "attention: lse must be a contiguous fp32 (tokens * heads)");
+}
+
 // A context of one token has one-token documents whatever the boundaries say.
 Documents effective(const Documents& documents, const AttentionShape& shape) {
   return shape.context > 1 ? documents : Documents{};
@@ -86,46 +95,49 @@ AttentionKernel choose_attention(const std::string& request, at::Device device, 
   throw std::invalid_argument("unknown attention kernel '" + request + "' (auto, flash, cudnn or math)");
 }
 
-AttentionForward attention_forward(const at::Tensor& qkv, const AttentionShape& shape, AttentionKernel kernel,
-                                   const Documents& documents) {
+int64_t attention_scratch_bytes(const Attention& /*attention*/, at::Device /*device*/) { return 0; }
+
+void attention_forward(const AttentionResult& result, const at::Tensor& qkv, const Attention& attention,
+                       const at::Tensor& /*scratch*/) {
   const c10::NoGradGuard no_grad;
-  check(qkv, shape, documents, kernel);
-  if (qkv.numel() == 0) {
-    return {.out = at::empty({qkv.size(0), shape.heads * shape.head_dim}, qkv.options()),
-            .lse = at::empty({0}, qkv.options().dtype(at::kFloat))};
-  }
-  const Documents docs = effective(documents, shape);
-  switch (kernel) {
+  const AttentionShape& s = attention.shape;
+  check(qkv, s, attention.documents, attention.kernel);
+  check_result(result, qkv, s);
+  if (qkv.numel() == 0) return;
+  const Documents docs = effective(attention.documents, s);
+  switch (attention.kernel) {
     case AttentionKernel::flash:
-      return qkv.is_cuda() ? detail::flash_cuda_forward(qkv, shape, docs)
-                           : detail::flash_cpu_forward(qkv, shape, docs);
+      return qkv.is_cuda() ? detail::flash_cuda_forward(result, qkv, s, docs)
+                           : detail::flash_cpu_forward(result, qkv, s, docs);
     case AttentionKernel::cudnn:
-      return detail::cudnn_forward(qkv, shape);
+      return detail::cudnn_forward(result, qkv, s);
     case AttentionKernel::math:
-      return detail::math_forward(qkv, shape, docs);
+      return detail::math_forward(result, qkv, s, docs);
   }
   throw std::logic_error("unknown attention kernel");
 }
 
 void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
-                        const AttentionForward& forward, const AttentionShape& shape, AttentionKernel kernel,
-                        const Documents& documents) {
+                        const AttentionResult& forward, const Attention& attention,
+                        const at::Tensor& /*scratch*/) {
   const c10::NoGradGuard no_grad;
-  check(qkv, shape, documents, kernel);
-  check(dqkv, shape, documents, kernel);
+  const AttentionShape& s = attention.shape;
+  check(qkv, s, attention.documents, attention.kernel);
+  check(dqkv, s, attention.documents, attention.kernel);
+  check_result(forward, qkv, s);
   TORCH_CHECK(dout.sizes() == forward.out.sizes(), "attention: dout must be (tokens, heads * head_dim)");
   if (qkv.numel() == 0) return;
-  const Documents docs = effective(documents, shape);
+  const Documents docs = effective(attention.documents, s);
   const at::Tensor dense = dout.contiguous();
   const detail::Backward args{.dqkv = dqkv, .dout = dense, .qkv = qkv, .forward = forward};
-  switch (kernel) {
+  switch (attention.kernel) {
     case AttentionKernel::flash:
-      return qkv.is_cuda() ? detail::flash_cuda_backward(args, shape, docs)
-                           : detail::flash_cpu_backward(args, shape, docs);
+      return qkv.is_cuda() ? detail::flash_cuda_backward(args, s, docs)
+                           : detail::flash_cpu_backward(args, s, docs);
     case AttentionKernel::cudnn:
-      return detail::cudnn_backward(args, shape);
+      return detail::cudnn_backward(args, s);
     case AttentionKernel::math:
-      return detail::math_backward(args, shape, docs);
+      return detail::math_backward(args, s, docs);
   }
 }
 

@@ -37,24 +37,34 @@ struct Documents {
   at::Tensor cu_seqlens;
 };
 
-// What forward leaves for backward besides qkv. out (tokens, heads * head_dim) of qkv's dtype; lse fp32.
-struct AttentionForward {
-  at::Tensor out;
-  at::Tensor lse;           // laid out as the kernel likes it
-  at::Tensor rng_seed{};    // kernel-private, small; may be undefined
-  at::Tensor rng_offset{};  // kernel-private, small; may be undefined
+// What one call computes.
+struct Attention {
+  AttentionShape shape;
+  AttentionKernel kernel;
+  bool deterministic = false;  // as given to choose_attention
+  Documents documents{};
 };
+
+// What forward leaves for backward besides qkv, in the caller's memory, contiguous.
+struct AttentionResult {
+  at::Tensor out;  // (tokens, heads * head_dim) of qkv's dtype
+  at::Tensor lse;  // (tokens * heads) fp32, laid out as the kernel likes it
+};
+
+// Size of the scratch tensor (uint8, on the device, 256-byte aligned) that forward and backward share; 0 for
+// kernels that allocate for themselves. Its content does not outlive a call.
+int64_t attention_scratch_bytes(const Attention& attention, at::Device device);
 
 // Causal scaled dot-product attention over the packed rows of qkv (batch * context, (Hq + 2 Hk) D),
 // contiguous, bf16 or fp32: all query heads, then keys, then values; scale 1 / sqrt(D); grouped-query when
 // kv_heads < heads (query head h reads key head h / (heads / kv_heads)). CUDA is asynchronous on the current
 // stream. Wrong shapes throw c10::Error, documents with the cudnn kernel std::invalid_argument.
-AttentionForward attention_forward(const at::Tensor& qkv, const AttentionShape& shape, AttentionKernel kernel,
-                                   const Documents& documents);
+void attention_forward(const AttentionResult& result, const at::Tensor& qkv, const Attention& attention,
+                       const at::Tensor& scratch);
 
 // dqkv has qkv's shape; every element is written. dout (tokens, heads * head_dim), any strides.
 void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
-                        const AttentionForward& forward, const AttentionShape& shape, AttentionKernel kernel,
-                        const Documents& documents);
+                        const AttentionResult& forward, const Attention& attention,
+                        const at::Tensor& scratch);
 
 }  // namespace narrowgauge::ops

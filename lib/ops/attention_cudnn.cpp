@@ -1,6 +1,7 @@
 // LibTorch's cuDNN attention, (batch, heads, context, head_dim) views of the packed rows.
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/empty.h>
 
 #include <optional>
 #include <tuple>
@@ -9,24 +10,24 @@
 
 namespace narrowgauge::ops::detail {
 
-AttentionForward cudnn_forward(const at::Tensor& qkv, const AttentionShape& s) {
+void cudnn_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& s) {
   const Heads h = split_heads(qkv, s);
-  const auto result = at::_scaled_dot_product_cudnn_attention(
+  const auto computed = at::_scaled_dot_product_cudnn_attention(
       h.q.transpose(1, 2), h.k.transpose(1, 2), h.v.transpose(1, 2), /*attn_bias=*/std::nullopt,
       /*compute_log_sumexp=*/true, /*dropout_p=*/0.0, /*is_causal=*/true);
-  return {.out = std::get<0>(result).transpose(1, 2).reshape({s.batch * s.context, s.heads * s.head_dim}),
-          .lse = std::get<1>(result),
-          .rng_seed = std::get<6>(result),
-          .rng_offset = std::get<7>(result)};
+  result.out.view(h.q.sizes()).copy_(std::get<0>(computed).transpose(1, 2));
+  result.lse.copy_(std::get<1>(computed).reshape(-1));
 }
 
 void cudnn_backward(const Backward& a, const AttentionShape& s) {
   const Heads h = split_heads(a.qkv, s);
   const at::Tensor none;
+  // Dropout's random state, which nothing reads at a rate of zero.
+  const at::Tensor unused = at::empty({}, a.qkv.options().dtype(at::kLong));
   const auto [dq, dk, dv] = at::_scaled_dot_product_cudnn_attention_backward(
       a.dout.view(h.q.sizes()).transpose(1, 2), h.q.transpose(1, 2), h.k.transpose(1, 2), h.v.transpose(1, 2),
-      a.forward.out.view(h.q.sizes()).transpose(1, 2), a.forward.lse, a.forward.rng_seed,
-      a.forward.rng_offset,
+      a.forward.out.view(h.q.sizes()).transpose(1, 2), a.forward.lse.view({s.batch, s.heads, s.context, 1}),
+      unused, unused,
       /*attn_bias=*/none, /*cum_seq_q=*/none, /*cum_seq_k=*/none, s.context, s.context, /*dropout_p=*/0.0,
       /*is_causal=*/true);
   const Heads d = split_heads(a.dqkv, s);

@@ -17,21 +17,22 @@ struct Backward {
   const at::Tensor& dqkv;
   const at::Tensor& dout;
   const at::Tensor& qkv;
-  const AttentionForward& forward;
+  const AttentionResult& forward;
 };
 
-AttentionForward flash_cuda_forward(const at::Tensor& qkv, const AttentionShape& shape,
-                                    const Documents& documents);
+void flash_cuda_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& shape,
+                        const Documents& documents);
 void flash_cuda_backward(const Backward& args, const AttentionShape& shape, const Documents& documents);
 
-AttentionForward flash_cpu_forward(const at::Tensor& qkv, const AttentionShape& shape,
-                                   const Documents& documents);
+void flash_cpu_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& shape,
+                       const Documents& documents);
 void flash_cpu_backward(const Backward& args, const AttentionShape& shape, const Documents& documents);
 
-AttentionForward cudnn_forward(const at::Tensor& qkv, const AttentionShape& shape);
+void cudnn_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& shape);
 void cudnn_backward(const Backward& args, const AttentionShape& shape);
 
-AttentionForward math_forward(const at::Tensor& qkv, const AttentionShape& shape, const Documents& documents);
+void math_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& shape,
+                  const Documents& documents);
 void math_backward(const Backward& args, const AttentionShape& shape, const Documents& documents);
 
 }  // namespace narrowgauge::ops::detail
