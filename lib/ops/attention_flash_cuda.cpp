@@ -1,4 +1,5 @@
-// FlashAttention-2 as LibTorch ships it; documents run through its variable-length form.
+// FlashAttention-2 as LibTorch ships it; documents run through its variable-length form. Results are copied
+// to where they belong: LibTorch exports neither a backward nor a variable-length forward into given tensors.
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/empty.h>

@@ -57,15 +57,17 @@ inline DocumentLayout layout_of(const std::vector<int>& lengths, size_t entries,
 }
 
 inline void check_attention(at::Device device, at::ScalarType dtype, const ops::AttentionShape& s,
-                            ops::AttentionKernel kernel, const DocumentLayout& layout = {}) {
+                            ops::AttentionKernel kernel, const DocumentLayout& layout = {},
+                            bool deterministic = false) {
   INFO(ops::attention_kernel_name(kernel)
        << " " << dtype << " B " << s.batch << " T " << s.context << " Hq " << s.heads << " Hk " << s.kv_heads
-       << " D " << s.head_dim << " documents " << layout.document_of.defined());
+       << " D " << s.head_dim << " documents " << layout.document_of.defined() << " deterministic "
+       << deterministic);
   Draws random(static_cast<uint64_t>(s.context + s.head_dim), device);
   const int64_t tokens = s.batch * s.context;
   const at::Tensor qkv = random.normal({tokens, packed_width(s)}, dtype);
   const at::Tensor dout = random.normal({tokens, s.heads * s.head_dim}, dtype);
-  const AttentionRun ours = run_attention(qkv, dout, s, kernel, layout.documents);
+  const AttentionRun ours = run_attention(qkv, dout, s, kernel, layout.documents, deterministic);
 
   const auto expected = [&](at::ScalarType compute) {
     const at::Tensor x = leaf(qkv, compute);
@@ -87,7 +89,9 @@ inline void check_attention(at::Device device, at::ScalarType dtype, const ops::
     CHECK(part(ours.dqkv, 0, q + k).abs().max().item<float>() < 0.1f);
   }
   check_as_good(part(ours.dqkv, q + k, k), part(plain_dqkv, q + k, k), part(dqkv, q + k, k), "dv");
-  CHECK(same_bits(ours.out, run_attention(qkv, dout, s, kernel, layout.documents).out));
+  const AttentionRun again = run_attention(qkv, dout, s, kernel, layout.documents, deterministic);
+  CHECK(same_bits(ours.out, again.out));
+  if (deterministic) CHECK(same_bits(ours.dqkv, again.dqkv));
 }
 
 // An expanded gradient (stride 0) counts as what it looks like.
@@ -127,7 +131,7 @@ inline void check_documents_alone(at::Device device, at::ScalarType dtype, ops::
   Draws random(4, device);
   const at::Tensor qkv = random.normal({400, packed_width(s)}, dtype);
   const at::Tensor dout = random.normal({400, 64}, dtype);
-  const AttentionResult packed = run_attention(qkv, dout, s, kernel, layout.documents);
+  const AttentionRun packed = run_attention(qkv, dout, s, kernel, layout.documents);
   int64_t first = 0;
   for (const int length : lengths) {
     const auto alone = run_attention(qkv.narrow(0, first, length), dout.narrow(0, first, length),
