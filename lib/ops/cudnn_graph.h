@@ -41,9 +41,10 @@ class Plan {
 
   [[nodiscard]] int64_t workspace_bytes() const;
 
-  // Asynchronous on `stream`; allocates no device memory, so that a CUDA graph can capture it. Every pointer
-  // and the workspace is aligned to 16 bytes. forward: q, k, v, out, lse; backward: q, k, v, out, dout, lse,
-  // dq, dk, dv. lse is a contiguous fp32 (sequences, heads, context). Only outputs are written.
+  // Asynchronous on `stream`; allocates no device memory, so that a CUDA graph can capture it (after one run
+  // outside, which loads the kernels). Every pointer and the workspace is aligned to 16 bytes. forward: q, k,
+  // v, out, lse; backward: q, k, v, out, dout, lse, dq, dk, dv. lse is a contiguous fp32 (sequences, heads,
+  // context). Only outputs and the workspace are written.
   void run(std::span<void* const> tensors, void* workspace, cuda::Stream stream) const;
 
  private:
