@@ -18,7 +18,8 @@ ConfigSection train_section() {
               "Where to train; auto: a GPU when there is one.");
   rows.choice("dtype", &T::dtype, {"bf16", "fp32"}, "Type of weights and activations.");
   rows.boolean("deterministic", &T::deterministic, "The same config, seed and GPU give the same bits.");
-  rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"}, "Kernel of attention.");
+  rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"},
+              "Kernel of attention; auto: the fastest that can do the job, timed once a shape and card.");
   rows.number("z_loss", &T::z_loss, at_least(0), "",
               "Weight of the squared log-sum-exp in what is trained; the reported loss is without it.");
   rows.integer("save_every", &T::save_every, at_least(0), "steps",

@@ -8,8 +8,8 @@ namespace narrowgauge::model {
 namespace {
 
 // The first columns of a packed row: all heads that are rotated and, with QK-norm, normalised.
-int64_t rotated_heads(const Pass& pass) { return pass.shape.heads + pass.shape.kv_heads; }
-int64_t rotated_width(const Pass& pass) { return rotated_heads(pass) * pass.shape.head_dim; }
+int64_t rotated_heads(const Pass& pass) { return pass.attention.shape.heads + pass.attention.shape.kv_heads; }
+int64_t rotated_width(const Pass& pass) { return rotated_heads(pass) * pass.attention.shape.head_dim; }
 
 at::Tensor product_qkv(const AttentionWeights& weights, const Pass& pass, AttentionKept& kept) {
   normalise(kept.entry, weights.norm, pass.eps);
@@ -20,7 +20,7 @@ at::Tensor product_qkv(const AttentionWeights& weights, const Pass& pass, Attent
 
 // kept.qkv = kept.raw with its query and key heads normalised.
 void normalise_heads(const AttentionWeights& weights, const Pass& pass, AttentionKept& kept) {
-  const auto& [batch, context, heads, kv_heads, head_dim] = pass.shape;
+  const auto& [batch, context, heads, kv_heads, head_dim] = pass.attention.shape;
   const int64_t tokens = kept.raw.size(0);
   const int64_t width = rotated_width(pass);
   kept.query_rstd = take({tokens, heads}, kept.raw, at::kFloat);
@@ -33,10 +33,18 @@ void normalise_heads(const AttentionWeights& weights, const Pass& pass, Attentio
   ops::head_norm_forward(y, kept.key_rstd, x, heads, kv_heads, weights.key_norm, pass.eps);
 }
 
+at::Tensor take_scratch(const Pass& pass, const at::Tensor& like) {
+  return take({ops::attention_scratch_bytes(pass.attention, like.device())}, like, at::kByte);
+}
+
 void attend(const AttentionWeights& weights, const Pass& pass, AttentionKept& kept) {
   if (kept.attention.out.defined()) return;
   attention_project(weights, pass, kept);
-  kept.attention = ops::attention_forward(kept.qkv, pass.shape, pass.kernel, pass.documents);
+  const ops::AttentionShape& shape = pass.attention.shape;
+  const int64_t tokens = kept.qkv.size(0);
+  kept.attention = {.out = take({tokens, shape.heads * shape.head_dim}, kept.qkv),
+                    .lse = take({tokens * shape.heads}, kept.qkv, at::kFloat)};
+  ops::attention_forward(kept.attention, kept.qkv, pass.attention, take_scratch(pass, kept.qkv));
 }
 
 }  // namespace
@@ -49,8 +57,8 @@ void attention_project(const AttentionWeights& weights, const Pass& pass, Attent
   } else {
     kept.qkv = product_qkv(weights, pass, kept);
   }
-  ops::rope_in_place(kept.qkv, pass.rope, rotated_heads(pass), pass.shape.head_dim, pass.shape.context,
-                     pass.positions, /*inverse=*/false);
+  ops::rope_in_place(kept.qkv, pass.rope, rotated_heads(pass), pass.attention.shape.head_dim,
+                     pass.attention.shape.context, pass.positions, /*inverse=*/false);
 }
 
 at::Tensor attention_output(const AttentionWeights& weights, const Pass& pass, AttentionKept& kept) {
@@ -81,7 +89,7 @@ void attention_drop(const Pass& pass, Kept keep, AttentionKept& kept) {
 at::Tensor attention_backward(const AttentionWeights& weights, const AttentionWeights& gradients,
                               const Pass& pass, AttentionKept& kept, const at::Tensor& dresidual,
                               const at::Tensor& dout) {
-  const auto& [batch, context, heads, kv_heads, head_dim] = pass.shape;
+  const auto& [batch, context, heads, kv_heads, head_dim] = pass.attention.shape;
   attend(weights, pass, kept);
   attention_project(weights, pass, kept);
   normalise(kept.entry, weights.norm, pass.eps);
@@ -90,8 +98,8 @@ at::Tensor attention_backward(const AttentionWeights& weights, const AttentionWe
   at::Tensor dattention = take(kept.attention.out.sizes(), dout);
   ops::linear_input_grad(dattention, dout, weights.out);
   at::Tensor dqkv = take(kept.qkv.sizes(), dout);
-  ops::attention_backward(dqkv, dattention, kept.qkv, kept.attention, pass.shape, pass.kernel,
-                          pass.documents);
+  ops::attention_backward(dqkv, dattention, kept.qkv, kept.attention, pass.attention,
+                          take_scratch(pass, kept.qkv));
   dattention.reset();
   kept.qkv.reset();
   kept.attention = {};

@@ -21,9 +21,7 @@ struct AttentionWeights {
 
 // What all layers share while one micro-batch passes through.
 struct Pass {
-  ops::AttentionShape shape;
-  ops::AttentionKernel kernel;
-  ops::Documents documents;
+  ops::Attention attention;
   ops::RopeTable rope;
   at::Tensor positions;  // (tokens) int32; undefined: 0 .. context - 1 in every sequence
   double eps;            // of the norms
@@ -36,7 +34,7 @@ struct AttentionKept {
   at::Tensor query_rstd;  // QK-norm only: (tokens, heads), fp32
   at::Tensor key_rstd;    // QK-norm only: (tokens, kv_heads), fp32
   at::Tensor qkv;         // (tokens, A + 2K) after RoPE
-  ops::AttentionForward attention;
+  ops::AttentionResult attention;
 };
 
 // Computes entry.normed, raw, qkv where they are missing.

@@ -32,14 +32,15 @@ at::Tensor attend_cached(const at::Tensor& qkv, const ops::AttentionShape& shape
 Stream LayerImpl::decode(const Stream& stream, const Pass& pass, int64_t start,
                          const LayerCache& cache) const {
   interruption_point();
-  const auto& [batch, context, heads, kv_heads, head_dim] = pass.shape;
+  const auto& [batch, context, heads, kv_heads, head_dim] = pass.attention.shape;
   AttentionKept attention;
   attention.entry = enter(stream.residual, stream.delta, weights_.attention.norm, pass.eps);
   attention_project(weights_.attention, pass, attention);
   const at::Tensor packed = attention.qkv.view({context, heads + 2 * kv_heads, head_dim});
   cache.keys.narrow(0, start, context).copy_(packed.narrow(1, heads, kv_heads));
   cache.values.narrow(0, start, context).copy_(packed.narrow(1, heads + kv_heads, kv_heads));
-  if (context == 1) attention.attention.out = attend_cached(attention.qkv, pass.shape, cache, start + 1);
+  if (context == 1)
+    attention.attention.out = attend_cached(attention.qkv, pass.attention.shape, cache, start + 1);
   const at::Tensor attended = attention_output(weights_.attention, pass, attention);
 
   FeedForwardKept feed_forward;

@@ -26,7 +26,8 @@ const ModelConfig& checked(const ModelConfig& config, const TransformerOptions& 
     throw std::invalid_argument(
         fmt::format("{} recompute levels for {} layers: give one, or one a layer", levels, config.layers));
   }
-  if (options.max_context <= 0) throw std::invalid_argument("max_context must be positive");
+  if (options.max_context <= 0 || options.micro_batch <= 0)
+    throw std::invalid_argument("max_context and micro_batch must be positive");
   return config;
 }
 
@@ -38,11 +39,11 @@ ops::AttentionShape attention_shape(const ModelConfig& config, int64_t batch, in
           .head_dim = config.head_size()};
 }
 
-ops::AttentionKernel choose_kernel(const ModelConfig& config, const TransformerOptions& options) {
+ops::AttentionChoice choose_kernel(const ModelConfig& config, const TransformerOptions& options) {
   try {
     return ops::choose_attention(options.attention, options.device, options.dtype,
-                                 attention_shape(config, 1, options.max_context), options.deterministic,
-                                 options.document_mask);
+                                 attention_shape(config, options.micro_batch, options.max_context),
+                                 options.deterministic, options.document_mask);
   } catch (const std::invalid_argument& error) {
     throw UserError(fmt::format("train.attention: {}", error.what()));
   }
@@ -53,9 +54,10 @@ ops::AttentionKernel choose_kernel(const ModelConfig& config, const TransformerO
 Transformer::Transformer(const ModelConfig& config, const TransformerOptions& options)
     : config_(checked(config, options)),
       options_(options),
+      attention_(choose_kernel(config, options)),
       arena_(config, options.dtype, options.device),
-      rope_(ops::make_rope_table(options.max_context, config.head_size(), config.rope_theta, options.device)),
-      kernel_(choose_kernel(config, options)) {
+      rope_(
+          ops::make_rope_table(options.max_context, config.head_size(), config.rope_theta, options.device)) {
   if (options_.loss.vocab == 0) options_.loss.vocab = config.vocab_size;
   const auto add = [&](const std::string& name) {
     register_dotted(*this, name, arena_.parameter(arena_.slot(name)));
@@ -86,9 +88,10 @@ Leaf Transformer::leaf(const std::string& name) const {
 at::Tensor Transformer::head_weight() const { return arena_.weight(arena_.slot(head_name())); }
 
 Pass Transformer::make_pass(int64_t batch, int64_t context) const {
-  return {.shape = attention_shape(config_, batch, context),
-          .kernel = kernel_,
-          .documents = {},
+  return {.attention = {.shape = attention_shape(config_, batch, context),
+                        .kernel = attention_.kernel,
+                        .deterministic = options_.deterministic,
+                        .documents = {}},
           .rope = rope_,
           .positions = {},
           .eps = config_.norm_eps};
@@ -96,7 +99,7 @@ Pass Transformer::make_pass(int64_t batch, int64_t context) const {
 
 at::Tensor Transformer::hidden(const Batch& batch) {
   const auto pass = std::make_shared<Pass>(make_pass(batch.tokens.size(0), batch.tokens.size(1)));
-  pass->documents = batch.documents;
+  pass->attention.documents = batch.documents;
   pass->positions = batch.positions;
   Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1})), .delta = {}};
   for (const auto& layer : layers_) stream = layer->forward(stream, pass);

@@ -8,6 +8,7 @@
 #include "lib/model/kv_cache.h"
 #include "lib/model/parameters.h"
 #include "lib/ops/attention.h"
+#include "lib/ops/attention_choice.h"
 #include "lib/ops/linear_cross_entropy.h"
 #include "lib/ops/rope.h"
 
@@ -29,6 +30,7 @@ struct TransformerOptions {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   int64_t max_context = 0;                // rows of the RoPE table
+  int64_t micro_batch = 1;                // sequences that attention kernels are timed with
   std::vector<RecomputeLevel> recompute;  // one a layer, or one for all; empty: block
   std::string attention = "auto";         // train.attention
   bool deterministic = false;
@@ -45,7 +47,8 @@ struct TransformerOptions {
 class Transformer : public torch::nn::Module {
  public:
   // UserError: train.attention names a kernel that this device or model cannot use. std::invalid_argument:
-  // the number of recompute levels is neither 1 nor the number of layers; max_context is not positive.
+  // the number of recompute levels is neither 1 nor the number of layers; max_context or micro_batch is not
+  // positive.
   Transformer(const ModelConfig& config, const TransformerOptions& options);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
@@ -72,7 +75,7 @@ class Transformer : public torch::nn::Module {
   [[nodiscard]] ParameterArena& arena() { return arena_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const TransformerOptions& options() const { return options_; }
-  [[nodiscard]] ops::AttentionKernel attention_kernel() const { return kernel_; }
+  [[nodiscard]] const ops::AttentionChoice& attention() const { return attention_; }
   [[nodiscard]] at::Tensor head_weight() const;  // (V, H), the embedding when tied
 
  private:
@@ -83,10 +86,10 @@ class Transformer : public torch::nn::Module {
 
   ModelConfig config_;
   TransformerOptions options_;
+  ops::AttentionChoice attention_;  // chosen before the arena takes its memory
   ParameterArena arena_;
   std::vector<std::shared_ptr<LayerImpl>> layers_;
   ops::RopeTable rope_;
-  ops::AttentionKernel kernel_;
 };
 
 }  // namespace narrowgauge::model

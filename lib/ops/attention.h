@@ -1,8 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 namespace narrowgauge::ops {
 
 struct AttentionShape {
@@ -13,21 +11,11 @@ struct AttentionShape {
   int64_t head_dim;
 };
 
-// flash: LibTorch's FlashAttention-2 (CUDA) or its tiled CPU kernel. cudnn: LibTorch's cuDNN attention. math:
-// matrix products and a softmax in fp32, with bounded temporaries, on any device.
+// flash: LibTorch's FlashAttention-2 (CUDA) or its tiled CPU kernel. cudnn: cuDNN's graph API on LibTorch's
+// copy of cuDNN, bf16, without document mask. math: matrix products and a softmax in fp32, with bounded
+// temporaries, on any device. Which of them can do a job and is the fastest: attention_choice.h.
 enum class AttentionKernel { flash, cudnn, math };
 const char* attention_kernel_name(AttentionKernel kernel);
-
-// The kernel for `request` ("auto", "flash", "cudnn", "math") on this device. auto: on CUDA in bf16 cuDNN
-// where it is the faster one (compute capability 9 and 10) and determinism and document masks are not asked
-// for, else flash where the head size allows it, else math; fp32 on CUDA: math; CPU: flash. A request that
-// cannot be met throws std::invalid_argument that says why (the caller turns it into a UserError).
-//
-// `deterministic` is about the backward pass: forward always gives the same bits twice. cuDNN's backward is
-// never deterministic. Flash's on CUDA is so only while at::globalContext().setDeterministicAlgorithms(true,
-// /*warn_only=*/false) is in force: the caller sets it. Everything else always is.
-AttentionKernel choose_attention(const std::string& request, at::Device device, at::ScalarType dtype,
-                                 const AttentionShape& shape, bool deterministic, bool document_mask);
 
 // Document boundaries of one micro-batch. cu_seqlens: int32, on the tensors' device, fixed length (padded
 // at the end with batch * context), cu_seqlens[0] = 0, strictly increasing up to the padding; the start of
@@ -37,24 +25,36 @@ struct Documents {
   at::Tensor cu_seqlens;
 };
 
-// What forward leaves for backward besides qkv. out (tokens, heads * head_dim) of qkv's dtype; lse fp32.
-struct AttentionForward {
-  at::Tensor out;
-  at::Tensor lse;           // laid out as the kernel likes it
-  at::Tensor rng_seed{};    // kernel-private, small; may be undefined
-  at::Tensor rng_offset{};  // kernel-private, small; may be undefined
+// What one call computes.
+struct Attention {
+  AttentionShape shape;
+  AttentionKernel kernel;
+  bool deterministic = false;  // backward gives the same bits twice
+  Documents documents{};
 };
+
+// What forward leaves for backward besides qkv, in the caller's memory, contiguous.
+struct AttentionResult {
+  at::Tensor out;  // (tokens, heads * head_dim) of qkv's dtype
+  at::Tensor lse;  // (tokens * heads) fp32, laid out as the kernel likes it
+};
+
+// Size of the scratch tensor (uint8, on the device, 256-byte aligned) that forward and backward share; 0 for
+// kernels that allocate for themselves. Its content does not outlive a call. The first call for a shape plans
+// the cudnn kernel (seconds of host time), which cannot be done while a CUDA graph is captured; a
+// std::runtime_error says why cuDNN refuses a shape.
+int64_t attention_scratch_bytes(const Attention& attention, at::Device device);
 
 // Causal scaled dot-product attention over the packed rows of qkv (batch * context, (Hq + 2 Hk) D),
 // contiguous, bf16 or fp32: all query heads, then keys, then values; scale 1 / sqrt(D); grouped-query when
 // kv_heads < heads (query head h reads key head h / (heads / kv_heads)). CUDA is asynchronous on the current
 // stream. Wrong shapes throw c10::Error, documents with the cudnn kernel std::invalid_argument.
-AttentionForward attention_forward(const at::Tensor& qkv, const AttentionShape& shape, AttentionKernel kernel,
-                                   const Documents& documents);
+void attention_forward(const AttentionResult& result, const at::Tensor& qkv, const Attention& attention,
+                       const at::Tensor& scratch);
 
 // dqkv has qkv's shape; every element is written. dout (tokens, heads * head_dim), any strides.
 void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
-                        const AttentionForward& forward, const AttentionShape& shape, AttentionKernel kernel,
-                        const Documents& documents);
+                        const AttentionResult& forward, const Attention& attention,
+                        const at::Tensor& scratch);
 
 }  // namespace narrowgauge::ops

@@ -1,7 +1,6 @@
 // LibTorch's tiled CPU kernel; it has no document mask, so every document is a call of its own.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <ATen/ops/empty.h>
 
 #include <functional>
 #include <tuple>
@@ -35,20 +34,18 @@ void for_each_document(const AttentionShape& s, const Documents& documents,
 
 }  // namespace
 
-AttentionForward flash_cpu_forward(const at::Tensor& qkv, const AttentionShape& s,
-                                   const Documents& documents) {
+void flash_cpu_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& s,
+                       const Documents& documents) {
   const Heads h = split_heads(qkv, s);
-  AttentionForward result{.out = at::empty({s.batch * s.context, s.heads * s.head_dim}, qkv.options()),
-                          .lse = at::empty({s.batch, s.context, s.heads}, qkv.options().dtype(at::kFloat))};
   const at::Tensor out = result.out.view({s.batch, s.context, s.heads, s.head_dim});
+  const at::Tensor all_lse = result.lse.view({s.batch, s.context, s.heads});
   for_each_document(s, documents, [&](int64_t sequence, int64_t count, int64_t begin, int64_t length) {
     const auto of = [&](const at::Tensor& t) { return part(t, sequence, count, begin, length); };
     const auto [o, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
         of(h.q), of(h.k), of(h.v), /*dropout_p=*/0.0, /*is_causal=*/true);
     of(out).copy_(o);
-    of(result.lse).copy_(lse);
+    of(all_lse).copy_(lse);
   });
-  return result;
 }
 
 void flash_cpu_backward(const Backward& a, const AttentionShape& s, const Documents& documents) {
@@ -56,10 +53,11 @@ void flash_cpu_backward(const Backward& a, const AttentionShape& s, const Docume
   const Heads d = split_heads(a.dqkv, s);
   const at::Tensor out = a.forward.out.view({s.batch, s.context, s.heads, s.head_dim});
   const at::Tensor dout = a.dout.view(out.sizes());
+  const at::Tensor all_lse = a.forward.lse.view({s.batch, s.context, s.heads});
   for_each_document(s, documents, [&](int64_t sequence, int64_t count, int64_t begin, int64_t length) {
     const auto of = [&](const at::Tensor& t) { return part(t, sequence, count, begin, length); };
     const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        of(dout), of(h.q), of(h.k), of(h.v), of(out), of(a.forward.lse), /*dropout_p=*/0.0,
+        of(dout), of(h.q), of(h.k), of(h.v), of(out), of(all_lse), /*dropout_p=*/0.0,
         /*is_causal=*/true);
     of(d.q).copy_(dq);
     of(d.k).copy_(dk);

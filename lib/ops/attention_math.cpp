@@ -4,7 +4,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros.h>
@@ -77,12 +76,12 @@ struct Problem {
 
 }  // namespace
 
-AttentionForward math_forward(const at::Tensor& qkv, const AttentionShape& s, const Documents& documents) {
+void math_forward(const AttentionResult& result, const at::Tensor& qkv, const AttentionShape& s,
+                  const Documents& documents) {
   const Problem p(s, qkv, documents);
   const Heads h = split_heads(qkv, s);
-  AttentionForward result{.out = at::empty({s.batch * s.context, s.heads * s.head_dim}, qkv.options()),
-                          .lse = at::empty({s.batch, s.heads, s.context}, qkv.options().dtype(at::kFloat))};
   const at::Tensor out = result.out.view(h.q.sizes());
+  const at::Tensor all_lse = result.lse.view({s.batch, s.heads, s.context});
   for (int64_t b = 0; b < s.batch; ++b) {
     const at::Tensor k = p.keys(h.k[b]);
     const at::Tensor v = p.keys(h.v[b]);
@@ -91,10 +90,9 @@ AttentionForward math_forward(const at::Tensor& qkv, const AttentionShape& s, co
       const at::Tensor lse = at::logsumexp(score, -1, /*keepdim=*/true);
       score.sub_(lse).exp_();
       p.put_queries(out[b], at::bmm(score, v.narrow(1, 0, begin + n)), begin, n);
-      result.lse[b].narrow(1, begin, n).copy_(lse.view({s.heads, n}));
+      all_lse[b].narrow(1, begin, n).copy_(lse.view({s.heads, n}));
     });
   }
-  return result;
 }
 
 // With P the probabilities and D = rowsum(dout * out): dV = P^T dout, dS = P * (dout V^T - D), dQ = scale dS
@@ -105,6 +103,7 @@ void math_backward(const Backward& a, const AttentionShape& s, const Documents& 
   const Heads d = split_heads(a.dqkv, s);
   const at::Tensor out = a.forward.out.view(h.q.sizes());
   const at::Tensor dout = a.dout.view(h.q.sizes());
+  const at::Tensor all_lse = a.forward.lse.view({s.batch, s.heads, s.context});
   for (int64_t b = 0; b < s.batch; ++b) {
     const at::Tensor k = p.keys(h.k[b]);
     const at::Tensor v = p.keys(h.v[b]);
@@ -115,7 +114,7 @@ void math_backward(const Backward& a, const AttentionShape& s, const Documents& 
       const at::Tensor q = p.queries(h.q[b], begin, n);
       const at::Tensor g = p.queries(dout[b], begin, n);
       const at::Tensor delta = (g * p.queries(out[b], begin, n)).sum(-1, /*keepdim=*/true);
-      const at::Tensor lse = a.forward.lse[b].narrow(1, begin, n).reshape({s.kv_heads, p.group * n, 1});
+      const at::Tensor lse = all_lse[b].narrow(1, begin, n).reshape({s.kv_heads, p.group * n, 1});
       at::Tensor probability = p.scores(q, k, b, begin, n).sub_(lse).exp_();
       dv.narrow(1, 0, seen).baddbmm_(probability.transpose(1, 2), g);
       at::Tensor dscore = at::bmm(g, v.narrow(1, 0, seen).transpose(1, 2)).sub_(delta);

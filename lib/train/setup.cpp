@@ -48,6 +48,7 @@ std::unique_ptr<model::Transformer> make_model(const Config& config, at::Device 
   const model::TransformerOptions options{.dtype = scalar_type(config.train.dtype),
                                           .device = device,
                                           .max_context = config.data.context,
+                                          .micro_batch = config.train.micro_batch,
                                           .recompute = config.memory.recompute,
                                           .attention = config.train.attention,
                                           .deterministic = config.train.deterministic,

@@ -29,14 +29,14 @@ std::string validation_text(const TokenRange& val) {
 void report_start(const Session& session, const TrainRequest& request, Reporter& reporter) {
   const Config& config = session.config;
   const model::Transformer& model = *session.model;
-  const char* attention = ops::attention_kernel_name(model.attention_kernel());
   const int64_t parameters = config.model.parameter_count();
   const bool deterministic = config.train.deterministic || session.device.device.is_cpu();
   const std::string recompute = recompute_text(config.memory.recompute);
   const int64_t train_tokens = session.corpus.train.range.end - session.corpus.train.range.begin;
   log_info(fmt::format("narrowgauge {}: {} parameters on {}, {}, attention {}, {}", kVersion,
                        format_count(static_cast<double>(parameters)), session.device.name, config.train.dtype,
-                       attention, deterministic ? "deterministic" : "not deterministic"));
+                       ops::describe(model.attention()),
+                       deterministic ? "deterministic" : "not deterministic"));
   log_info(
       fmt::format("data: {} tokens of training, {}, {}", format_count(static_cast<double>(train_tokens)),
                   validation_text(session.corpus.val),
@@ -50,7 +50,7 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
                   {"device", session.device.name},
                   {"driver", session.device.driver},
                   {"dtype", config.train.dtype},
-                  {"attention", attention},
+                  {"attention", ops::attention_kernel_name(model.attention().kernel)},
                   {"deterministic", deterministic},
                   {"recompute", recompute},
                   {"micro_batch", config.train.micro_batch},

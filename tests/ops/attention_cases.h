@@ -10,17 +10,25 @@
 
 namespace narrowgauge::test {
 
-struct AttentionResult {
+struct AttentionRun {
   at::Tensor out;
   at::Tensor dqkv;
 };
 
-inline AttentionResult run_attention(const at::Tensor& qkv, const at::Tensor& dout,
-                                     const ops::AttentionShape& shape, ops::AttentionKernel kernel,
-                                     const ops::Documents& documents = {}) {
-  const auto forward = ops::attention_forward(qkv, shape, kernel, documents);
+inline AttentionRun run_attention(const at::Tensor& qkv, const at::Tensor& dout,
+                                  const ops::AttentionShape& shape, ops::AttentionKernel kernel,
+                                  const ops::Documents& documents = {}, bool deterministic = false) {
+  const ops::Attention attention{
+      .shape = shape, .kernel = kernel, .deterministic = deterministic, .documents = documents};
+  const int64_t tokens = shape.batch * shape.context;
+  const ops::AttentionResult forward{
+      .out = at::full({tokens, shape.heads * shape.head_dim}, kNan, qkv.options()),
+      .lse = at::full({tokens * shape.heads}, kNan, qkv.options().dtype(at::kFloat))};
+  const at::Tensor scratch =
+      at::empty({ops::attention_scratch_bytes(attention, qkv.device())}, qkv.options().dtype(at::kByte));
+  ops::attention_forward(forward, qkv, attention, scratch);
   const at::Tensor dqkv = at::full(qkv.sizes(), kNan, qkv.options());
-  ops::attention_backward(dqkv, dout, qkv, forward, shape, kernel, documents);
+  ops::attention_backward(dqkv, dout, qkv, forward, attention, scratch);
   return {.out = forward.out, .dqkv = dqkv};
 }
 
@@ -49,15 +57,17 @@ inline DocumentLayout layout_of(const std::vector<int>& lengths, size_t entries,
 }
 
 inline void check_attention(at::Device device, at::ScalarType dtype, const ops::AttentionShape& s,
-                            ops::AttentionKernel kernel, const DocumentLayout& layout = {}) {
+                            ops::AttentionKernel kernel, const DocumentLayout& layout = {},
+                            bool deterministic = false) {
   INFO(ops::attention_kernel_name(kernel)
        << " " << dtype << " B " << s.batch << " T " << s.context << " Hq " << s.heads << " Hk " << s.kv_heads
-       << " D " << s.head_dim << " documents " << layout.document_of.defined());
+       << " D " << s.head_dim << " documents " << layout.document_of.defined() << " deterministic "
+       << deterministic);
   Draws random(static_cast<uint64_t>(s.context + s.head_dim), device);
   const int64_t tokens = s.batch * s.context;
   const at::Tensor qkv = random.normal({tokens, packed_width(s)}, dtype);
   const at::Tensor dout = random.normal({tokens, s.heads * s.head_dim}, dtype);
-  const AttentionResult ours = run_attention(qkv, dout, s, kernel, layout.documents);
+  const AttentionRun ours = run_attention(qkv, dout, s, kernel, layout.documents, deterministic);
 
   const auto expected = [&](at::ScalarType compute) {
     const at::Tensor x = leaf(qkv, compute);
@@ -79,7 +89,9 @@ inline void check_attention(at::Device device, at::ScalarType dtype, const ops::
     CHECK(part(ours.dqkv, 0, q + k).abs().max().item<float>() < 0.1f);
   }
   check_as_good(part(ours.dqkv, q + k, k), part(plain_dqkv, q + k, k), part(dqkv, q + k, k), "dv");
-  CHECK(same_bits(ours.out, ops::attention_forward(qkv, s, kernel, layout.documents).out));
+  const AttentionRun again = run_attention(qkv, dout, s, kernel, layout.documents, deterministic);
+  CHECK(same_bits(ours.out, again.out));
+  if (deterministic) CHECK(same_bits(ours.dqkv, again.dqkv));
 }
 
 // An expanded gradient (stride 0) counts as what it looks like.
@@ -99,10 +111,10 @@ inline void check_no_leak(at::Device device, at::ScalarType dtype, ops::Attentio
   Draws random(9, device);
   const at::Tensor qkv = random.normal({192, packed_width(s)}, dtype);
   const at::Tensor dout = random.normal({192, 64}, dtype);
-  const AttentionResult before = run_attention(qkv, dout, s, kernel, layout.documents);
+  const AttentionRun before = run_attention(qkv, dout, s, kernel, layout.documents);
   const at::Tensor changed = qkv.clone();
   changed.narrow(0, 1, 40).mul_(-3);
-  const AttentionResult after = run_attention(changed, dout, s, kernel, layout.documents);
+  const AttentionRun after = run_attention(changed, dout, s, kernel, layout.documents);
   CHECK_FALSE(same_bits(before.out.narrow(0, 1, 40), after.out.narrow(0, 1, 40)));
   for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 1}, {41, 151}}) {
     CHECK(same_bits(before.out.narrow(0, first, count), after.out.narrow(0, first, count)));
@@ -119,7 +131,7 @@ inline void check_documents_alone(at::Device device, at::ScalarType dtype, ops::
   Draws random(4, device);
   const at::Tensor qkv = random.normal({400, packed_width(s)}, dtype);
   const at::Tensor dout = random.normal({400, 64}, dtype);
-  const AttentionResult packed = run_attention(qkv, dout, s, kernel, layout.documents);
+  const AttentionRun packed = run_attention(qkv, dout, s, kernel, layout.documents);
   int64_t first = 0;
   for (const int length : lengths) {
     const auto alone = run_attention(qkv.narrow(0, first, length), dout.narrow(0, first, length),

@@ -1,6 +1,7 @@
 #include <ATen/Context.h>
 
-#include "lib/ops/device.h"
+#include "lib/ops/attention_choice.h"
+#include "lib/ops/choices.h"
 #include "tests/ops/attention_cases.h"
 
 namespace narrowgauge::test {
@@ -74,26 +75,60 @@ TEST_CASE("attention twice gives the same bits") {
 TEST_CASE("the attention kernel is chosen by what it can do on CUDA") {
   auto s = shape_of(1, 4096, 16, 16, 112);
   const auto choose = [&](const char* request, at::ScalarType dtype, bool deterministic, bool documents) {
-    return ops::choose_attention(request, kGpu, dtype, s, deterministic, documents);
+    return ops::choose_attention(request, kGpu, dtype, s, deterministic, documents).kernel;
   };
-  const auto major = ops::limits_of(at::empty({0}, at::TensorOptions(kGpu))).compute_major;
-  const bool prefers_cudnn = major == 9 || major == 10;
-  CHECK(choose("auto", kBf16, false, false) ==
-        (prefers_cudnn ? AttentionKernel::cudnn : AttentionKernel::flash));
-  CHECK(choose("auto", kBf16, true, false) == AttentionKernel::flash);
   CHECK(choose("auto", kBf16, false, true) == AttentionKernel::flash);
   CHECK(choose("auto", at::kFloat, true, true) == AttentionKernel::math);
   CHECK(choose("cudnn", kBf16, false, false) == AttentionKernel::cudnn);
-  CHECK_THROWS_WITH(choose("cudnn", kBf16, true, false),
-                    "cudnn attention cannot be used here: its backward pass is not deterministic");
+  CHECK_THROWS_WITH(choose("cudnn", kBf16, false, true),
+                    "cudnn attention cannot be used here: it has no document mask");
+  CHECK_THROWS_AS(choose("cudnn", at::kFloat, false, false), std::invalid_argument);
   CHECK_THROWS_AS(choose("flash", at::kFloat, false, false), std::invalid_argument);
-  ops::override_limits(&cuda::kRtx5080Limits);
-  CHECK(choose("auto", kBf16, false, false) == AttentionKernel::flash);
-  ops::override_limits(nullptr);
   s.head_dim = 10;
   CHECK(choose("auto", kBf16, false, false) == AttentionKernel::math);
   s.head_dim = 192;
   CHECK(choose("auto", kBf16, false, false) == AttentionKernel::flash);
+  s.head_dim = 112;
+  s.context = 1;
+  CHECK(choose("auto", kBf16, false, false) == AttentionKernel::flash);
+}
+
+// Where both can do the job, time decides, once.
+TEST_CASE("the attention kernel is chosen by timing") {
+  const auto s = shape_of(2, 512, 8, 2, 112);
+  for (const bool deterministic : {false, true}) {
+    at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+    const auto choose = [&] { return ops::choose_attention("auto", kGpu, kBf16, s, deterministic, false); };
+    ops::choices().clear();
+    const ops::AttentionChoice first = choose();
+    UNSCOPED_INFO(ops::describe(first));
+    if (first.times.empty()) {
+      CHECK(first.kernel == AttentionKernel::flash);
+      WARN("cuDNN refuses this, deterministic " << deterministic);
+      continue;
+    }
+    REQUIRE(first.times.size() == 2);
+    CHECK(first.kernel == first.times[0].kernel);
+    CHECK(first.times[0].milliseconds > 0);
+    CHECK(first.times[0].milliseconds <= first.times[1].milliseconds);
+    nlohmann::json stored = ops::choices().to_json();
+    REQUIRE(stored.size() == 1);
+    CHECK(choose().times[1].milliseconds == first.times[1].milliseconds);  // not timed again
+
+    const char* slower = ops::attention_kernel_name(first.times[1].kernel);
+    stored.begin().value()["kernel"] = slower;
+    ops::choices().clear();
+    ops::choices().remember_json(stored);
+    CHECK(choose().kernel == first.times[1].kernel);
+    CHECK(ops::choices().to_json() == stored);  // now in force
+
+    stored.begin().value()["kernel"] = "slide rule";
+    ops::choices().load_json(stored);
+    CHECK_NOTHROW(choose());
+  }
+  ops::choices().clear();
+  at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "lib/ops/attention_choice.h"
 #include "tests/ops/attention_cases.h"
 
 namespace narrowgauge::test {
@@ -32,17 +33,22 @@ TEST_CASE("math attention in several blocks of query rows") {
 TEST_CASE("the attention kernel is chosen by what it can do") {
   const auto s = shape_of(1, 64, 4, 2, 16);
   const auto choose = [&](const char* request) {
-    return ops::choose_attention(request, kCpu, at::kFloat, s, /*deterministic=*/true,
-                                 /*document_mask=*/true);
+    return ops::choose_attention(request, kCpu, at::kFloat, s, /*deterministic=*/true, /*document_mask=*/true)
+        .kernel;
   };
   CHECK(choose("auto") == AttentionKernel::flash);
   CHECK(choose("flash") == AttentionKernel::flash);
   CHECK(choose("math") == AttentionKernel::math);
   CHECK_THROWS_WITH(choose("cudnn"), "cudnn attention cannot be used here: it needs a CUDA device");
   CHECK_THROWS_AS(choose("fast"), std::invalid_argument);
-  CHECK_THROWS_AS(ops::attention_forward(at::zeros({64, 100}), s, AttentionKernel::math, {}), c10::Error);
+  const ops::AttentionChoice timed{.kernel = AttentionKernel::cudnn,
+                                   .times = {{AttentionKernel::cudnn, 0.614}, {AttentionKernel::flash, 1.2}}};
+  CHECK(ops::describe(timed) == "cudnn (0.61 ms a layer and micro-batch, flash 1.20 ms)");
+  CHECK(ops::describe({.kernel = AttentionKernel::math, .times = {}}) == "math");
+  const at::Tensor dout = at::zeros({64, 64});
+  CHECK_THROWS_AS(run_attention(at::zeros({64, 100}), dout, s, AttentionKernel::math), c10::Error);
   const auto layout = layout_of({64}, 2, kCpu);
-  CHECK_THROWS_AS(ops::attention_forward(at::zeros({64, 128}), s, AttentionKernel::cudnn, layout.documents),
+  CHECK_THROWS_AS(run_attention(at::zeros({64, 128}), dout, s, AttentionKernel::cudnn, layout.documents),
                   std::invalid_argument);
 }
 
