@@ -40,7 +40,7 @@ class Walk {
 
  private:
   [[nodiscard]] bool training() const { return step_.purpose == Purpose::train; }
-  [[nodiscard]] Kept keep(int64_t layer) const {
+  [[nodiscard]] Kept kept_of(int64_t layer) const {
     return kept(training() ? step_.levels[static_cast<size_t>(layer)] : RecomputeLevel::block);
   }
   void open(Name name, int64_t layer) { record_.open(name, layer, shape_of(name, model_, step_)); }
@@ -67,7 +67,7 @@ class Walk {
   // The next entry has read what the layer gave.
   void leave_layer(int64_t layer) {
     close(Name::ffn_delta, layer);
-    if (!keep(layer).attention) close(Name::ffn_input, layer);
+    if (!kept_of(layer).attention) close(Name::ffn_input, layer);
   }
 
   void project_qkv(Name out, int64_t layer) {
@@ -126,7 +126,7 @@ class Walk {
     operation();
   }
   void forward(int64_t layer) {
-    const Kept keep = this->keep(layer);
+    const Kept keep = kept_of(layer);
     enter(kAttentionEntry, layer);
     if (layer > 0) leave_layer(layer - 1);
     attention_output(layer);

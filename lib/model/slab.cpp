@@ -55,7 +55,7 @@ at::Tensor Slab::take(layout::Name name, int64_t layer, layout::Phase phase) con
   const std::array<int64_t, 2> sizes{shape.rows, shape.columns};
   const std::array<int64_t, 2> strides{shape.stride, 1};
   const size_t first = shape.columns == 0 ? 1 : 2;
-  impl->set_sizes_and_strides({sizes.data(), first}, {strides.data(), first});
+  impl->set_sizes_and_strides(at::IntArrayRef(sizes.data(), first), at::IntArrayRef(strides.data(), first));
   return tensor;
 }
 

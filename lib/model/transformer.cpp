@@ -88,8 +88,6 @@ Leaf Transformer::leaf(const std::string& name) const {
   return leaf;
 }
 
-at::Tensor Transformer::head_weight() const { return arena_.weight(arena_.slot(head_name())); }
-
 ops::Attention Transformer::attention(int64_t batch, int64_t context) const {
   return {.shape = attention_shape(config_, batch, context),
           .kernel = kernel_,
@@ -149,7 +147,7 @@ ops::LossSums Transformer::loss(const Batch& batch, const at::Tensor& scale) {
 }
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
-  const at::Tensor weight = head_weight();
+  const at::Tensor weight = arena_.weight(arena_.slot(head_name()));
   at::Tensor out = at::empty({hidden.size(0), weight.size(0)}, weight.options());
   ops::linear_forward(out, hidden, weight);
   return out;

@@ -81,11 +81,10 @@ class Transformer : public torch::nn::Module {
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const TransformerOptions& options() const { return options_; }
   [[nodiscard]] ops::AttentionKernel attention_kernel() const { return kernel_; }
-  [[nodiscard]] at::Tensor head_weight() const;  // (V, H), the embedding when tied
 
  private:
   [[nodiscard]] Leaf leaf(const std::string& name) const;
-  [[nodiscard]] std::string head_name() const;
+  [[nodiscard]] std::string head_name() const;  // the embedding's when tied
   [[nodiscard]] ops::Attention attention(int64_t batch, int64_t context) const;
   std::shared_ptr<Pass> begin(layout::Purpose purpose, int64_t batch, int64_t context);
   // The final hidden state before the output projection, normalised: (batch * context, H).
@@ -99,8 +98,8 @@ class Transformer : public torch::nn::Module {
   ops::RopeTable rope_;
   ops::AttentionKernel kernel_;
   Slab slab_;
-  std::map<std::array<int64_t, 3>, std::shared_ptr<const layout::Layout>>
-      layouts_;  // a few, by their arguments
+  // A few of those that passes used, by the arguments of layout_of.
+  std::map<std::array<int64_t, 3>, std::shared_ptr<const layout::Layout>> layouts_;
 };
 
 }  // namespace narrowgauge::model
