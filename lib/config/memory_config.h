@@ -5,7 +5,7 @@
 
 namespace narrowgauge {
 
-// How much of a layer's forward is kept for backward (the ladder of lib/model/recompute.h).
+// How much of a layer's forward is kept for backward (the ladder of lib/layout/recompute.h).
 enum class RecomputeLevel { none, elementwise, ffn, ffn_qkv, block };
 
 struct MemoryConfig {

@@ -1,14 +1,14 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "lib/model/recompute.h"
+#include "lib/layout/recompute.h"
+#include "lib/model/pass.h"
 #include "lib/model/residual_norm.h"
-#include "lib/ops/attention.h"
-#include "lib/ops/rope.h"
 
 namespace narrowgauge::model {
 
-// norm -> QKV -> [QK-norm] -> RoPE -> attention -> output. Plain functions without autograd of their own.
+// norm -> QKV -> [QK-norm] -> RoPE -> attention -> output. Plain functions without autograd of their own. All
+// tensors come from the slab; lib/layout/step.cpp goes the same way on paper.
 
 // Weights, or the gradients that are accumulated for them.
 struct AttentionWeights {
@@ -17,14 +17,6 @@ struct AttentionWeights {
   at::Tensor query_norm;  // (D); undefined: no QK-norm
   at::Tensor key_norm;    // (D)
   at::Tensor out;         // (H, A)
-};
-
-// What all layers share while one micro-batch passes through.
-struct Pass {
-  ops::Attention attention;
-  ops::RopeTable rope;
-  at::Tensor positions;  // (tokens) int32; undefined: 0 .. context - 1 in every sequence
-  double eps;            // of the norms
 };
 
 // What forward leaves for backward; undefined: not kept.
@@ -38,18 +30,18 @@ struct AttentionKept {
 };
 
 // Computes entry.normed, raw, qkv where they are missing.
-void attention_project(const AttentionWeights& weights, const Pass& pass, AttentionKept& kept);
+void attention_project(const AttentionWeights& weights, const Place& place, AttentionKept& kept);
 
 // The segment's output (tokens, H), computing what is missing on the way; nothing is dropped.
-at::Tensor attention_output(const AttentionWeights& weights, const Pass& pass, AttentionKept& kept);
+at::Tensor attention_output(const AttentionWeights& weights, const Place& place, AttentionKept& kept);
 
 // Drops what a level does not keep.
-void attention_drop(const Pass& pass, Kept keep, AttentionKept& kept);
+void attention_drop(const Place& place, layout::Kept keep, AttentionKept& kept);
 
 // Gradient of the segment's input stream, given the gradients of its two outputs: the stream itself
 // (dresidual) and the output (dout). `kept` has at least entry.input and is used up.
 at::Tensor attention_backward(const AttentionWeights& weights, const AttentionWeights& gradients,
-                              const Pass& pass, AttentionKept& kept, const at::Tensor& dresidual,
+                              const Place& place, AttentionKept& kept, const at::Tensor& dresidual,
                               const at::Tensor& dout);
 
 }  // namespace narrowgauge::model

@@ -1,28 +1,30 @@
 #include "lib/model/feed_forward_segment.h"
 
-#include "lib/model/buffers.h"
 #include "lib/ops/linear.h"
 #include "lib/ops/swiglu.h"
 
 namespace narrowgauge::model {
 namespace {
 
-void project(const FeedForwardWeights& weights, FeedForwardKept& kept) {
+using layout::Name;
+
+void project(const FeedForwardWeights& weights, const Place& place, FeedForwardKept& kept) {
   if (kept.gate_up.defined()) return;
-  const at::Tensor& x = kept.entry.normed;
-  kept.gate_up = take({x.size(0), weights.gate_up.size(0)}, x);
-  ops::linear_forward(kept.gate_up, x, weights.gate_up);
+  normalise(kept.entry, weights.norm, place, layout::kFeedForwardEntry);
+  kept.gate_up = place.take(Name::gate_up);
+  ops::linear_forward(kept.gate_up, kept.entry.normed, weights.gate_up);
 }
 
 }  // namespace
 
-at::Tensor feed_forward_forward(const FeedForwardWeights& weights, Kept keep, FeedForwardKept& kept) {
-  project(weights, kept);
+at::Tensor feed_forward_forward(const FeedForwardWeights& weights, const Place& place, layout::Kept keep,
+                                FeedForwardKept& kept) {
+  project(weights, place, kept);
   if (!keep.norms) kept.entry.normed.reset();
-  kept.product = take({kept.gate_up.size(0), weights.down.size(1)}, kept.gate_up);
+  kept.product = place.take(Name::product);
   ops::swiglu_forward(kept.product, kept.gate_up);
   if (!keep.gate_up) kept.gate_up.reset();
-  at::Tensor out = take(kept.entry.input.sizes(), kept.entry.input);
+  at::Tensor out = place.take(Name::ffn_delta);
   ops::linear_forward(out, kept.product, weights.down);
   if (!keep.product) kept.product.reset();
   if (!keep.attention) kept.entry = {};
@@ -30,29 +32,25 @@ at::Tensor feed_forward_forward(const FeedForwardWeights& weights, Kept keep, Fe
 }
 
 at::Tensor feed_forward_backward(const FeedForwardWeights& weights, const FeedForwardWeights& gradients,
-                                 double eps, FeedForwardKept& kept, const at::Tensor& dresidual,
+                                 const Place& place, FeedForwardKept& kept, const at::Tensor& dresidual,
                                  const at::Tensor& dout) {
-  normalise(kept.entry, weights.norm, eps);
-  project(weights, kept);
+  project(weights, place, kept);
 
-  at::Tensor dproduct = take({dout.size(0), weights.down.size(1)}, dout);
+  const at::Tensor dproduct = place.take(Name::dproduct);
   ops::linear_input_grad(dproduct, dout, weights.down);
   const at::Tensor dgate_up = kept.gate_up;  // in place
   at::Tensor recomputed;
-  if (!kept.product.defined()) recomputed = kept.product = take(dproduct.sizes(), dproduct);
+  if (!kept.product.defined()) recomputed = kept.product = place.take(Name::product);
   ops::swiglu_backward(dgate_up, recomputed, dproduct, kept.gate_up);
-  dproduct.reset();
   ops::linear_weight_grad(gradients.down, dout, kept.product);
-  recomputed.reset();
-  kept.product.reset();
 
+  normalise(kept.entry, weights.norm, place, layout::kFeedForwardEntry);
   ops::linear_weight_grad(gradients.gate_up, dgate_up, kept.entry.normed);
-  kept.entry.normed.reset();
-  at::Tensor dinput = take(dout.sizes(), dout);
-  ops::linear_input_grad(dinput, dgate_up, weights.gate_up);
-  kept.gate_up.reset();
-  enter_backward(dinput, kept.entry, weights.norm, gradients.norm, dinput, dresidual);
-  return dinput;
+  at::Tensor dmiddle = place.take(Name::dmiddle);
+  ops::linear_input_grad(dmiddle, dgate_up, weights.gate_up);
+  enter_backward(dmiddle, kept.entry, weights.norm, gradients.norm, dmiddle, dresidual, place);
+  kept = {};
+  return dmiddle;
 }
 
 }  // namespace narrowgauge::model

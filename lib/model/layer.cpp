@@ -19,6 +19,7 @@ struct Call : torch::CustomClassHolder {
   const LayerWeights* weights;
   const LayerWeights* gradients;
   std::shared_ptr<const Pass> pass;
+  int64_t layer;
   RecomputeLevel level;
   LayerKept kept;
   bool used = false;
@@ -33,8 +34,8 @@ struct LayerFunction : torch::autograd::Function<LayerFunction> {
     context->saved_data["call"] = at::IValue::make_capsule(call);
     context->saved_data["leaves"] = static_cast<int64_t>(leaves.size());
     context->saved_data["delta"] = delta.has_value();
-    Stream out = layer_forward(*call->weights, *call->pass, call->level,
-                               {residual, delta.value_or(at::Tensor())}, call->kept);
+    Stream out = layer_forward(*call->weights, {*call->pass, call->layer, layout::Phase::forward},
+                               call->level, {residual, delta.value_or(at::Tensor())}, call->kept);
     // An output that its own node kept would hold itself alive.
     at::Tensor& middle = call->kept.feed_forward.entry.input;
     if (middle.defined()) middle = middle.detach();
@@ -46,8 +47,10 @@ struct LayerFunction : torch::autograd::Function<LayerFunction> {
     auto& call = static_cast<Call&>(*capsule);
     if (call.used) throw std::logic_error("a layer's backward runs once for each forward");
     call.used = true;
+    call.pass->slab->require(call.pass->number);
     const at::Tensor dinput =
-        layer_backward(*call.weights, *call.gradients, *call.pass, call.kept, doutputs[0], doutputs[1]);
+        layer_backward(*call.weights, *call.gradients, {*call.pass, call.layer, layout::Phase::backward},
+                       call.kept, doutputs[0], doutputs[1]);
     call.kept = {};
     variable_list result(2 + static_cast<size_t>(context->saved_data["leaves"].toInt()) + 1);
     result[0] = dinput;
@@ -70,7 +73,7 @@ LayerWeights collect(const std::function<at::Tensor(const std::string&)>& get) {
 }  // namespace
 
 LayerImpl::LayerImpl(const ParameterArena& arena, int64_t index, RecomputeLevel level)
-    : arena_(arena), prefix_(fmt::format("layers.{}.", index)), level_(level) {
+    : arena_(arena), index_(index), prefix_(fmt::format("layers.{}.", index)), level_(level) {
   for (const ParameterSlot& slot : arena.slots()) {
     if (!slot.spec.name.starts_with(prefix_)) continue;
     leaves_.push_back(arena.parameter(slot));
@@ -96,12 +99,14 @@ const LayerWeights& LayerImpl::gradients() {
 Stream LayerImpl::forward(const Stream& stream, const std::shared_ptr<const Pass>& pass) {
   if (!at::GradMode::is_enabled()) {
     LayerKept dropped;
-    return layer_forward(weights_, *pass, RecomputeLevel::block, stream, dropped);
+    return layer_forward(weights_, {*pass, index_, layout::Phase::forward}, RecomputeLevel::block, stream,
+                         dropped);
   }
   auto call = c10::make_intrusive<Call>();
   call->weights = &weights_;
   call->gradients = &gradients();
   call->pass = pass;
+  call->layer = index_;
   call->level = level_;
   const auto delta = stream.delta.defined() ? std::optional(stream.delta) : std::nullopt;
   const variable_list out = LayerFunction::apply(stream.residual, delta, at::TensorList(leaves_), call);

@@ -32,11 +32,11 @@ struct Stream {
 };
 
 // A layer without autograd. Undefined stream.delta: the layer's input is stream.residual alone.
-Stream layer_forward(const LayerWeights& weights, const Pass& pass, RecomputeLevel level,
+Stream layer_forward(const LayerWeights& weights, const Place& place, RecomputeLevel level,
                      const Stream& stream, LayerKept& kept);
 
 // Gradient of the layer's residual and of its delta alike; `kept` is used up, recomputing what is missing.
-at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradients, const Pass& pass,
+at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradients, const Place& place,
                           LayerKept& kept, const at::Tensor& dresidual, const at::Tensor& ddelta);
 
 // One decoder layer as a module: its parameters are the arena's, registered as attention_norm.weight, ...
@@ -60,6 +60,7 @@ class LayerImpl : public torch::nn::Module {
 
  private:
   const ParameterArena& arena_;
+  int64_t index_;
   std::string prefix_;
   RecomputeLevel level_;
   std::vector<at::Tensor> leaves_;

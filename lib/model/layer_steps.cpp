@@ -5,33 +5,34 @@
 
 namespace narrowgauge::model {
 
-Stream layer_forward(const LayerWeights& weights, const Pass& pass, RecomputeLevel level,
+Stream layer_forward(const LayerWeights& weights, const Place& place, RecomputeLevel level,
                      const Stream& stream, LayerKept& kept) {
   interruption_point();
-  const Kept keep = model::kept(level);
-  kept.attention.entry = enter(stream.residual, stream.delta, weights.attention.norm, pass.eps);
-  const at::Tensor attended = attention_output(weights.attention, pass, kept.attention);
+  const layout::Kept keep = layout::kept(level);
+  kept.attention.entry =
+      enter(stream.residual, stream.delta, weights.attention.norm, place, layout::kAttentionEntry);
+  const at::Tensor attended = attention_output(weights.attention, place, kept.attention);
   interruption_point();
-  kept.feed_forward.entry = enter(kept.attention.entry.input, attended, weights.feed_forward.norm, pass.eps);
-  attention_drop(pass, keep, kept.attention);
+  kept.feed_forward.entry = enter(kept.attention.entry.input, attended, weights.feed_forward.norm, place,
+                                  layout::kFeedForwardEntry);
+  attention_drop(place, keep, kept.attention);
   at::Tensor residual = kept.feed_forward.entry.input;
-  at::Tensor delta = feed_forward_forward(weights.feed_forward, keep, kept.feed_forward);
+  at::Tensor delta = feed_forward_forward(weights.feed_forward, place, keep, kept.feed_forward);
   return {residual, delta};
 }
 
-at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradients, const Pass& pass,
+at::Tensor layer_backward(const LayerWeights& weights, const LayerWeights& gradients, const Place& place,
                           LayerKept& kept, const at::Tensor& dresidual, const at::Tensor& ddelta) {
   interruption_point();
   if (!kept.feed_forward.entry.input.defined()) {
-    const at::Tensor attended = attention_output(weights.attention, pass, kept.attention);
-    kept.feed_forward.entry =
-        enter(kept.attention.entry.input, attended, weights.feed_forward.norm, pass.eps);
+    const at::Tensor attended = attention_output(weights.attention, place, kept.attention);
+    kept.feed_forward.entry = enter(kept.attention.entry.input, attended, weights.feed_forward.norm, place,
+                                    layout::kFeedForwardEntry);
   }
-  const at::Tensor dmiddle = feed_forward_backward(weights.feed_forward, gradients.feed_forward, pass.eps,
+  const at::Tensor dmiddle = feed_forward_backward(weights.feed_forward, gradients.feed_forward, place,
                                                    kept.feed_forward, dresidual, ddelta);
-  kept.feed_forward = {};
   interruption_point();
-  return attention_backward(weights.attention, gradients.attention, pass, kept.attention, dmiddle, dmiddle);
+  return attention_backward(weights.attention, gradients.attention, place, kept.attention, dmiddle, dmiddle);
 }
 
 }  // namespace narrowgauge::model

@@ -1,18 +1,22 @@
 #include "lib/model/transformer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <stdexcept>
 
 #include "lib/base/error.h"
-#include "lib/model/buffers.h"
 #include "lib/model/ends.h"
 #include "lib/model/layer.h"
+#include "lib/model/pass.h"
+#include "lib/ops/device.h"
 #include "lib/ops/linear.h"
 
 namespace narrowgauge::model {
 namespace {
+
+constexpr size_t kLayoutsAtOnce = 16;
 
 RecomputeLevel level_of(const TransformerOptions& options, size_t layer) {
   const auto& levels = options.recompute;
@@ -56,8 +60,8 @@ Transformer::Transformer(const ModelConfig& config, const TransformerOptions& op
       options_(options),
       attention_(choose_kernel(config, options)),
       arena_(config, options.dtype, options.device),
-      rope_(
-          ops::make_rope_table(options.max_context, config.head_size(), config.rope_theta, options.device)) {
+      rope_(ops::make_rope_table(options.max_context, config.head_size(), config.rope_theta, options.device)),
+      slab_(options.device) {
   if (options_.loss.vocab == 0) options_.loss.vocab = config.vocab_size;
   const auto add = [&](const std::string& name) {
     register_dotted(*this, name, arena_.parameter(arena_.slot(name)));
@@ -85,42 +89,75 @@ Leaf Transformer::leaf(const std::string& name) const {
   return leaf;
 }
 
-at::Tensor Transformer::head_weight() const { return arena_.weight(arena_.slot(head_name())); }
-
-Pass Transformer::make_pass(int64_t batch, int64_t context) const {
-  return {.attention = {.shape = attention_shape(config_, batch, context),
-                        .kernel = attention_.kernel,
-                        .deterministic = options_.deterministic,
-                        .documents = {}},
-          .rope = rope_,
-          .positions = {},
-          .eps = config_.norm_eps};
+ops::Attention Transformer::attention(int64_t batch, int64_t context) const {
+  return {.shape = attention_shape(config_, batch, context),
+          .kernel = attention_.kernel,
+          .deterministic = options_.deterministic,
+          .documents = {}};
 }
 
-at::Tensor Transformer::hidden(const Batch& batch) {
-  const auto pass = std::make_shared<Pass>(make_pass(batch.tokens.size(0), batch.tokens.size(1)));
+std::shared_ptr<const layout::Layout> Transformer::layout_of(layout::Purpose purpose, int64_t batch,
+                                                             int64_t context) {
+  const std::array<int64_t, 3> key{static_cast<int64_t>(purpose), batch, context};
+  if (const auto found = layouts_.find(key); found != layouts_.end()) return found->second;
+  layout::StepShape step{
+      .purpose = purpose,
+      .batch = batch,
+      .context = context,
+      .levels = {},
+      .element = options_.dtype == at::kBFloat16 ? layout::Element::bf16 : layout::Element::fp32,
+      .loss_chunk = options_.loss_chunk,
+      .attention_scratch = ops::attention_scratch_bytes(attention(batch, context), options_.device),
+      .limits = std::nullopt};
+  for (const auto& layer : layers_) step.levels.push_back(layer->level());
+  if (options_.device.is_cuda()) step.limits = ops::limits_of(arena_.weights());
+  if (layouts_.size() == kLayoutsAtOnce) layouts_.clear();
+  return layouts_[key] = std::make_shared<const layout::Layout>(config_, step);
+}
+
+void Transformer::reserve(int64_t batch, int64_t context) {
+  slab_.reserve(layout_of(layout::Purpose::train, batch, context)->bytes());
+}
+
+std::shared_ptr<Pass> Transformer::begin(layout::Purpose purpose, int64_t batch, int64_t context) {
+  const int64_t number = slab_.begin(layout_of(purpose, batch, context));
+  return std::make_shared<Pass>(Pass{.attention = attention(batch, context),
+                                     .rope = rope_,
+                                     .positions = {},
+                                     .eps = config_.norm_eps,
+                                     .slab = &slab_,
+                                     .number = number});
+}
+
+at::Tensor Transformer::hidden(const Batch& batch, const std::shared_ptr<Pass>& pass) {
   pass->attention.documents = batch.documents;
   pass->positions = batch.positions;
-  Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1})), .delta = {}};
+  Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1}), pass), .delta = {}};
   for (const auto& layer : layers_) stream = layer->forward(stream, pass);
-  return final_norm(leaf("norm.weight"), stream, config_.norm_eps);
+  return final_norm(leaf("norm.weight"), stream, pass);
 }
 
 ops::LossSums Transformer::loss(const Batch& batch, const at::Tensor& scale) {
-  const at::Tensor last = hidden(batch);
-  return head_loss(leaf(head_name()), last, batch.targets.reshape({-1}), scale, options_.loss);
+  const bool gradient = at::GradMode::is_enabled();
+  const Leaf head = leaf(head_name());
+  ops::LossOptions options = options_.loss;
+  if (!gradient) options.z_loss = 0;
+  const auto pass = begin(gradient ? layout::Purpose::train : layout::Purpose::evaluate, batch.tokens.size(0),
+                          batch.tokens.size(1));
+  return head_loss(head, hidden(batch, pass), batch.targets.reshape({-1}), scale, options, pass);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
-  const at::Tensor weight = head_weight();
-  at::Tensor out = take({hidden.size(0), weight.size(0)}, hidden);
+  const at::Tensor weight = arena_.weight(arena_.slot(head_name()));
+  at::Tensor out = at::empty({hidden.size(0), weight.size(0)}, weight.options());
   ops::linear_forward(out, hidden, weight);
   return out;
 }
 
 at::Tensor Transformer::forward(const at::Tensor& tokens) {
   const at::NoGradGuard no_gradient;
-  return logits(hidden({.tokens = tokens, .targets = {}, .positions = {}, .documents = {}}));
+  const Batch batch{.tokens = tokens, .targets = {}, .positions = {}, .documents = {}};
+  return logits(hidden(batch, begin(layout::Purpose::evaluate, tokens.size(0), tokens.size(1))));
 }
 
 }  // namespace narrowgauge::model

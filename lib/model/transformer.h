@@ -1,12 +1,16 @@
 #pragma once
 #include <torch/nn/module.h>
 
+#include <array>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "lib/config/config.h"
+#include "lib/layout/layout.h"
 #include "lib/model/kv_cache.h"
 #include "lib/model/parameters.h"
+#include "lib/model/slab.h"
 #include "lib/ops/attention.h"
 #include "lib/ops/attention_choice.h"
 #include "lib/ops/linear_cross_entropy.h"
@@ -15,7 +19,7 @@
 namespace narrowgauge::model {
 
 class LayerImpl;  // lib/model/layer.h
-struct Pass;      // lib/model/attention_segment.h
+struct Pass;      // lib/model/pass.h
 struct Leaf;      // lib/model/ends.h
 
 // One micro-batch on the model's device.
@@ -35,15 +39,17 @@ struct TransformerOptions {
   std::string attention = "auto";         // train.attention
   bool deterministic = false;
   bool document_mask = false;
-  ops::LossOptions loss;  // vocab 0: the model's
+  int64_t loss_chunk = 4096;  // tokens whose logits exist at once
+  ops::LossOptions loss;      // vocab 0: the model's
 };
 
 // Decoder: embedding, layers, final norm, output projection. Parameters are views of the arena and are
 // registered under their names, so parameters() and named_parameters() work as usual; the gradients of a
 // backward pass are accumulated straight into the arena's gradient views. Built on its device in its dtype:
-// moving it with Module::to would part it from the arena. Weights are zero until initialised or loaded. Any
-// pass throws Interrupted between two parts of a layer or chunks of the loss when a stop request
-// (lib/base/interruption.h) says so; what it has added to the gradients is then worthless.
+// moving it with Module::to would part it from the arena. Weights are zero until initialised or loaded. Every
+// pass works in one slab: the next pass overwrites what the last one left, and a backward that comes too late
+// throws std::logic_error. Any pass throws Interrupted between two parts of a layer or chunks of the loss when
+// a stop request (lib/base/interruption.h) says so; what it has added to the gradients is then worthless.
 class Transformer : public torch::nn::Module {
  public:
   // UserError: train.attention names a kernel that this device or model cannot use. std::invalid_argument:
@@ -59,29 +65,34 @@ class Transformer : public torch::nn::Module {
 
   // Sum of the loss over the micro-batch's counted tokens as an autograd scalar (fp32) plus by-products.
   // With gradients enabled, backward() of `loss` adds d(loss * scale) to the arena; scale is an fp32 scalar
-  // tensor on the device (1 / counted tokens of the global batch). Without, nothing is kept. Forward has
-  // already added the head's share, and backward() takes the incoming gradient to be 1: it runs once, on
-  // `loss` itself.
+  // tensor on the device (1 / counted tokens of the global batch). Without, nothing is kept and the z-loss is
+  // left out. Forward has already added the head's share, and backward() takes the incoming gradient to be 1:
+  // it runs once, on `loss` itself, before any other pass begins.
   ops::LossSums loss(const Batch& batch, const at::Tensor& scale);
-
-  // The final hidden state before the output projection, normalised: (batch * context, H).
-  at::Tensor hidden(const Batch& batch);
 
   // Appends tokens (n) int32 of one sequence to the cache and returns the logits (1, V) that follow the last
   // of them. The cache is empty, or n is 1; at most max_context positions. No gradient.
   at::Tensor decode(const at::Tensor& tokens, KeyValueCache& cache);
   [[nodiscard]] KeyValueCache make_cache() const;
 
+  // Allocates the slab for training passes of that size, so that no later pass does.
+  void reserve(int64_t batch, int64_t context);
+  [[nodiscard]] int64_t slab_bytes() const { return slab_.bytes(); }
+  // How a pass of that size lies in the slab.
+  std::shared_ptr<const layout::Layout> layout_of(layout::Purpose purpose, int64_t batch, int64_t context);
+
   [[nodiscard]] ParameterArena& arena() { return arena_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const TransformerOptions& options() const { return options_; }
-  [[nodiscard]] const ops::AttentionChoice& attention() const { return attention_; }
-  [[nodiscard]] at::Tensor head_weight() const;  // (V, H), the embedding when tied
+  [[nodiscard]] const ops::AttentionChoice& attention_choice() const { return attention_; }
 
  private:
   [[nodiscard]] Leaf leaf(const std::string& name) const;
-  [[nodiscard]] std::string head_name() const;
-  [[nodiscard]] Pass make_pass(int64_t batch, int64_t context) const;
+  [[nodiscard]] std::string head_name() const;  // the embedding's when tied
+  [[nodiscard]] ops::Attention attention(int64_t batch, int64_t context) const;
+  std::shared_ptr<Pass> begin(layout::Purpose purpose, int64_t batch, int64_t context);
+  // The final hidden state before the output projection, normalised: (batch * context, H).
+  at::Tensor hidden(const Batch& batch, const std::shared_ptr<Pass>& pass);
   at::Tensor logits(const at::Tensor& hidden) const;
 
   ModelConfig config_;
@@ -90,6 +101,9 @@ class Transformer : public torch::nn::Module {
   ParameterArena arena_;
   std::vector<std::shared_ptr<LayerImpl>> layers_;
   ops::RopeTable rope_;
+  Slab slab_;
+  // A few of those that passes used, by the arguments of layout_of.
+  std::map<std::array<int64_t, 3>, std::shared_ptr<const layout::Layout>> layouts_;
 };
 
 }  // namespace narrowgauge::model

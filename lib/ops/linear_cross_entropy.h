@@ -4,8 +4,7 @@
 namespace narrowgauge::ops {
 
 struct LossOptions {
-  int64_t vocab = 0;     // real classes, <= weight.size(0)
-  int64_t chunk = 4096;  // tokens whose logits exist at once
+  int64_t vocab = 0;  // real classes, <= weight.size(0)
   double z_loss = 0.0;
 };
 
@@ -16,13 +15,21 @@ struct LossSums {
   at::Tensor lse_squared;  // its square
 };
 
-// Output projection and cross-entropy in chunks of tokens, so that full logits never exist. hidden
-// (tokens, H), weight (V, H), targets (tokens, int32). When dhidden is defined, the gradients are produced
-// here, multiplied by *scale (fp32 scalar tensor: 1 / counted tokens of the global batch): dhidden (tokens,
-// H) is written and dweight (V, H, fp32) accumulated. The loss is therefore terminal: its own
-// incoming gradient is taken to be 1.
+// The memory of the caller that the loss works in, all on hidden's device.
+struct LossBuffers {
+  at::Tensor losses;   // (tokens) fp32
+  at::Tensor lse;      // (tokens) fp32
+  at::Tensor logits;   // (chunk, V) of hidden's dtype; fast when the rows begin at multiples of 16 bytes
+  at::Tensor dhidden;  // as hidden, and may be hidden itself; undefined: no gradients
+};
+
+// Output projection and cross-entropy in chunks of as many tokens as buffers.logits has rows, so that full
+// logits never exist. hidden (tokens, H), weight (V, H), targets (tokens, int32). When buffers.dhidden is
+// defined, the gradients are produced here, multiplied by *scale (fp32 scalar tensor: 1 / counted tokens of
+// the global batch): dhidden is written and dweight (V, H, fp32) accumulated. The loss is therefore terminal:
+// its own incoming gradient is taken to be 1.
 LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-                              const at::Tensor& scale, const at::Tensor& dhidden, const at::Tensor& dweight,
+                              const at::Tensor& scale, const LossBuffers& buffers, const at::Tensor& dweight,
                               const LossOptions& options);
 
 }  // namespace narrowgauge::ops

@@ -87,7 +87,7 @@ void forward(const at::Tensor& y_all, const at::Tensor& rstd, const at::Tensor& 
 
 void backward(const at::Tensor& dx_all, const at::Tensor& dweight, const at::Tensor& dy_all,
               const at::Tensor& x_all, const at::Tensor& weight, const at::Tensor& rstd,
-              const at::Tensor& dresidual_all, const Rows& rows) {
+              const at::Tensor& dresidual_all, const at::Tensor& given_scratch, const Rows& rows) {
   const at::Tensor x = rows_of(x_all, x_all, rows);
   const at::Tensor dx = rows_of(dx_all, x_all, rows);
   const at::Tensor dy = rows_of(dy_all, x_all, rows);
@@ -101,9 +101,11 @@ void backward(const at::Tensor& dx_all, const at::Tensor& dweight, const at::Ten
                                   dresidual);
   }
   const cuda::DeviceLimits limits = limits_of(x);
-  const at::Tensor scratch =
-      at::empty(cuda::rms_norm_backward_scratch(count, rows.cols, static_cast<int>(x.element_size()), limits),
-                dweight.options());
+  const int64_t floats =
+      cuda::rms_norm_backward_scratch(count, rows.cols, static_cast<int>(x.element_size()), limits);
+  const at::Tensor scratch = given_scratch.defined() ? given_scratch : at::empty(floats, dweight.options());
+  TORCH_CHECK(scratch.is_contiguous() && scratch.numel() >= floats && scratch.scalar_type() == at::kFloat,
+              "rms_norm: scratch must be contiguous, fp32, of ", floats, " elements");
   for_dtype(x.scalar_type(), [&]<class T>() {
     cuda::rms_norm_backward<T>({.dx = written<T>(dx),
                                 .dweight = written<float>(dweight),
@@ -140,8 +142,8 @@ void add_rms_norm_forward(const at::Tensor& sum, const at::Tensor& y, const at::
 
 void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
                        const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
-                       const at::Tensor& dresidual) {
-  backward(dx, dweight, dy, x, weight, rstd, dresidual, whole(x));
+                       const at::Tensor& dresidual, const at::Tensor& scratch) {
+  backward(dx, dweight, dy, x, weight, rstd, dresidual, scratch, whole(x));
 }
 
 void head_norm_forward(const at::Tensor& y_packed, const at::Tensor& rstd, const at::Tensor& x_packed,
@@ -151,8 +153,8 @@ void head_norm_forward(const at::Tensor& y_packed, const at::Tensor& rstd, const
 
 void head_norm_backward(const at::Tensor& dx_packed, const at::Tensor& dweight, const at::Tensor& dy_packed,
                         const at::Tensor& x_packed, int64_t first_head, int64_t heads,
-                        const at::Tensor& weight, const at::Tensor& rstd) {
-  backward(dx_packed, dweight, dy_packed, x_packed, weight, rstd, {},
+                        const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& scratch) {
+  backward(dx_packed, dweight, dy_packed, x_packed, weight, rstd, {}, scratch,
            heads_of(x_packed, first_head, heads, weight));
 }
 

@@ -19,10 +19,11 @@ void add_rms_norm_forward(const at::Tensor& sum, const at::Tensor& y, const at::
                           double eps);
 
 // dx = gradient through the norm + dresidual (undefined tensor: nothing added); dweight (H, fp32) is
-// accumulated (+=). dx may be dy or dresidual.
+// accumulated (+=). dx may be dy or dresidual. scratch: for CUDA, fp32, contiguous, at least
+// cuda::rms_norm_backward_scratch elements; undefined: allocated here.
 void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
                        const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
-                       const at::Tensor& dresidual);
+                       const at::Tensor& dresidual, const at::Tensor& scratch = {});
 
 // The norm of every head of a packed row, in place or not: packed tensors are (tokens, W) and heads
 // [first_head, first_head + heads) of head_dim = weight.size(0) elements are normalised; the rest of y
@@ -30,9 +31,10 @@ void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at
 void head_norm_forward(const at::Tensor& y_packed, const at::Tensor& rstd, const at::Tensor& x_packed,
                        int64_t first_head, int64_t heads, const at::Tensor& weight, double eps);
 
-// dx may be dy (in place). dweight (head_dim, fp32) is accumulated.
+// dx may be dy (in place). dweight (head_dim, fp32) is accumulated. scratch: as above, for tokens * heads
+// rows of head_dim.
 void head_norm_backward(const at::Tensor& dx_packed, const at::Tensor& dweight, const at::Tensor& dy_packed,
                         const at::Tensor& x_packed, int64_t first_head, int64_t heads,
-                        const at::Tensor& weight, const at::Tensor& rstd);
+                        const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& scratch = {});
 
 }  // namespace narrowgauge::ops

@@ -36,7 +36,7 @@ Optimizer::Optimizer(FlatBuffers buffers, const OptimConfig& config)
   const at::Device device = buffers.weights.device();
   int64_t codes = 0;
   int64_t states = 0;
-  for (const UpdateRange& r : buffers.ranges) {
+  for (const layout::UpdateRange& r : buffers.ranges) {
     int64_t& next = r.eight_bit ? codes : states;
     ranges_.push_back({.begin = r.begin,
                        .end = r.end,

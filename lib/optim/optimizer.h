@@ -11,8 +11,8 @@
 
 #include "cuda/step_state.h"
 #include "lib/config/optim_config.h"
+#include "lib/layout/ranges.h"
 #include "lib/ops/adamw.h"
-#include "lib/optim/ranges.h"
 
 namespace narrowgauge::optim {
 
@@ -21,7 +21,7 @@ struct FlatBuffers {
   at::Tensor weights;  // bf16 or fp32
   at::Tensor grad;     // matrices; bf16 or fp32; may be empty
   at::Tensor grad32;   // embedding, head, norms; fp32
-  std::vector<UpdateRange> ranges;
+  std::vector<layout::UpdateRange> ranges;
 };
 
 // AdamW with 8-bit block-wise states (Dettmers et al. 2022) and decoupled decay (Loshchilov and Hutter 2019),

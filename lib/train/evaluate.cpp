@@ -37,8 +37,6 @@ Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const D
   DeviceBatch on_device(device, at_once, data.context, data.document_mask);
   const at::Tensor one = at::full({}, 1.0, at::TensorOptions().dtype(at::kFloat).device(device));
   at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
-  ops::LossOptions options = model.options().loss;
-  options.z_loss = 0;
   Evaluation result;
   for (int64_t done = 0; done < windows; done += at_once) {
     const int64_t count = std::min(at_once, windows - done);
@@ -46,9 +44,7 @@ Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const D
     const data::GlobalBatch& batch = loader.next();
     on_device.upload(batch, count, count);
     const model::Batch piece = on_device.piece(0);
-    sum.add_(ops::linear_cross_entropy(model.hidden(piece), model.head_weight(), piece.targets.reshape({-1}),
-                                       one, {}, {}, options)
-                 .loss);
+    sum.add_(model.loss(piece, one).loss);
     const int32_t* const targets = batch.targets;
     result.tokens += std::count_if(targets, targets + count * data.context,
                                    [](int32_t id) { return id != ops::kIgnoreIndex; });

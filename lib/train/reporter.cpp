@@ -17,7 +17,8 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-ordered_json or_null(const std::optional<double>& value) {
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json();
 }
 
@@ -87,13 +88,18 @@ void Reporter::step(const QueuedStep& queued, const StepResult& result) {
   progress_.show(progress_line(report, steps_, memory_.sample().device, eta), now);
 }
 
-void Reporter::memory(int64_t step) {
+void Reporter::memory(int64_t step, const std::vector<MemoryRow>& rows) {
   const MemoryPeaks peaks = memory_.sample();
-  event("memory", step,
-        {{"allocated", peaks.allocated},
-         {"reserved", peaks.reserved},
-         {"device", peaks.device},
-         {"cap", memory_.cap()}});
+  ordered_json facts = {{"allocated", peaks.allocated},
+                        {"reserved", peaks.reserved},
+                        {"device", peaks.device},
+                        {"cap", memory_.cap()}};
+  for (const MemoryRow& row : rows) {
+    facts["categories"][row.category] = {{"predicted", or_null(row.predicted)},
+                                         {"measured", or_null(row.measured)}};
+  }
+  event("memory", step, facts);
+  if (!rows.empty()) log_info("memory, predicted (measured): " + memory_text(rows));
   log_info(on_gpu_ ? fmt::format(
                          "peak memory: {} allocated, {} reserved, {} of the device (cap of the allocator {})",
                          format_bytes(peaks.allocated), format_bytes(peaks.reserved),

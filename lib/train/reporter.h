@@ -2,10 +2,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lib/base/jsonl.h"
 #include "lib/config/config.h"
 #include "lib/train/device.h"
+#include "lib/train/memory_report.h"
 #include "lib/train/metrics.h"
 #include "lib/train/progress.h"
 #include "lib/train/run_folder.h"
@@ -31,7 +33,8 @@ class Reporter {
 
   void event(const char* name, int64_t step, const nlohmann::ordered_json& facts);
   void step(const QueuedStep& queued, const StepResult& result);
-  void memory(int64_t step);
+  // Peaks so far and, when given, what they consist of.
+  void memory(int64_t step, const std::vector<MemoryRow>& rows = {});
   // After anything that is not training, so that its time is not counted in tokens/s.
   void restart_clock();
   void clear_line() const { progress_.clear(); }

@@ -32,6 +32,7 @@ Session::Session(const TrainRequest& request)
     optimizer = make_optimizer(config, *model);
     optimizer->reset_master();
   }
+  model->reserve(config.train.micro_batch, config.data.context);
   atomic_write_file(folder.path() / "config.yaml", dump_config(config));
   if (corpus.tokenizer) corpus.tokenizer->save(folder.path());
 }

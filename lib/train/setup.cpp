@@ -45,17 +45,17 @@ Config resolve_auto(Config config) {
 }
 
 std::unique_ptr<model::Transformer> make_model(const Config& config, at::Device device) {
-  const model::TransformerOptions options{.dtype = scalar_type(config.train.dtype),
-                                          .device = device,
-                                          .max_context = config.data.context,
-                                          .micro_batch = config.train.micro_batch,
-                                          .recompute = config.memory.recompute,
-                                          .attention = config.train.attention,
-                                          .deterministic = config.train.deterministic,
-                                          .document_mask = config.data.document_mask,
-                                          .loss = {.vocab = config.model.vocab_size,
-                                                   .chunk = config.memory.loss_chunk,
-                                                   .z_loss = config.train.z_loss}};
+  const model::TransformerOptions options{
+      .dtype = scalar_type(config.train.dtype),
+      .device = device,
+      .max_context = config.data.context,
+      .micro_batch = config.train.micro_batch,
+      .recompute = config.memory.recompute,
+      .attention = config.train.attention,
+      .deterministic = config.train.deterministic,
+      .document_mask = config.data.document_mask,
+      .loss_chunk = config.memory.loss_chunk,
+      .loss = {.vocab = config.model.vocab_size, .z_loss = config.train.z_loss}};
   return std::make_unique<model::Transformer>(config.model, options);
 }
 
@@ -71,19 +71,11 @@ void set_initial_weights(model::Transformer& model, const Config& config) {
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, model::Transformer& model) {
   model::ParameterArena& arena = model.arena();
   arena.allocate_gradients(config.train.dtype == "fp32" ? at::kFloat : scalar_type(config.memory.grad_dtype));
-  std::vector<optim::TensorSlot> slots;
-  for (const model::ParameterSlot& slot : arena.slots()) {
-    slots.push_back({.offset = slot.offset,
-                     .grad_offset = slot.grad_offset,
-                     .count = slot.count,
-                     .embedding = slot.spec.kind == model::ParameterKind::embedding,
-                     .norm = slot.spec.kind == model::ParameterKind::norm});
-  }
   return std::make_unique<optim::Optimizer>(
       optim::FlatBuffers{.weights = arena.weights(),
                          .grad = arena.grad(),
                          .grad32 = arena.grad32(),
-                         .ranges = optim::make_update_ranges(slots, config.optim)},
+                         .ranges = layout::update_ranges(arena.slots(), config.optim)},
       config.optim);
 }
 

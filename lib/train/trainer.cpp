@@ -14,6 +14,7 @@
 #include "lib/base/units.h"
 #include "lib/optim/schedule.h"
 #include "lib/train/evaluate.h"
+#include "lib/train/memory_report.h"
 #include "lib/train/reporter.h"
 #include "lib/train/sample.h"
 #include "lib/train/session.h"
@@ -128,7 +129,7 @@ class Trainer {
   void report_memory() {
     flush();
     session_.memory->tighten();
-    reporter_.memory(session_.position.step);
+    reporter_.memory(session_.position.step, memory_by_category(session_, session_.memory->sample()));
     reporter_.restart_clock();
   }
 

@@ -35,6 +35,11 @@ TEST_CASE("a run trains, evaluates, samples and leaves its files") {
   REQUIRE(rows(folder, "eval").back().at("loss").get<double>() < 4.5);
   REQUIRE(rows(folder, "sample").size() == 1);
   REQUIRE(rows(folder, "memory").size() >= 1);
+  const auto memory = rows(folder, "memory").front().at("categories");
+  for (const char* category : {"weights", "gradients", "optimizer"}) {
+    REQUIRE(memory.at(category).at("predicted") == memory.at(category).at("measured"));
+  }
+  REQUIRE(memory.at("slab").at("predicted") <= memory.at("slab").at("measured"));
   REQUIRE(rows(folder, "start").front().at("recompute") == "block");
   REQUIRE(stop_reason(folder) == "train.steps");
   for (const char* name : {"config.yaml", "log.txt", "lock", "tokenizer.byte", "checkpoints"}) {

@@ -53,7 +53,7 @@ Golden load(const fs::path& folder, const Where& where) {
   options.device = where.device;
   options.max_context = tokens.size(1);
   options.recompute = {RecomputeLevel::block};
-  options.loss.chunk = 37;
+  options.loss_chunk = 37;
   golden.model = std::make_unique<model::Transformer>(config, options);
   std::vector<io::NamedTensor> parameters;
   for (const model::ParameterSlot& slot : golden.model->arena().slots()) {

@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/interruption.h"
 #include "lib/model/init.h"
-#include "lib/model/recompute.h"
+#include "lib/model/slab.h"
 #include "tests/model/cases.h"
 #include "tests/support/catch.h"
 
@@ -23,16 +23,8 @@ struct AllocationCounter : c10::MemoryReportingInfoBase {
   bool memoryProfilingEnabled() const override { return true; }
 };
 
-// Bytes alive between forward and backward.
-int64_t bytes_after_forward(const ModelConfig& config, RecomputeLevel level, at::ScalarType dtype) {
-  const auto model = make_model(config, {at::kCPU, dtype}, {level});
-  const model::Batch batch = random_batch(config, 2, 64, at::kCPU);
-  const at::Tensor scale = scale_for(batch);
-  const auto counter = std::make_shared<AllocationCounter>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
-  const ops::LossSums sums = model->loss(batch, scale);
-  return counter->bytes;
-}
+const RecomputeLevel kLevels[] = {RecomputeLevel::none, RecomputeLevel::elementwise, RecomputeLevel::ffn,
+                                  RecomputeLevel::ffn_qkv, RecomputeLevel::block};
 
 }  // namespace
 
@@ -46,37 +38,68 @@ TEST_CASE("a document mask equals separate documents") { check_documents(at::kCP
 TEST_CASE("padding stays zero, fp32") { check_padding_stays_zero({at::kCPU, at::kFloat}); }
 TEST_CASE("padding stays zero, bf16") { check_padding_stays_zero({at::kCPU, at::kBFloat16}); }
 
-TEST_CASE("a layer keeps the bytes of the table") {
-  constexpr int64_t kTokens = 128;
+TEST_CASE("a forward leaves everything in the slab") {
   for (const bool qk_norm : {false, true}) {
     ModelConfig config = tiny_config();
     config.qk_norm = qk_norm;
-    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-      const auto element = static_cast<int64_t>(c10::elementSize(dtype));
-      // The final norm's input and rstd, the loss's gradient of the hidden state.
-      const int64_t ends = kTokens * (2 * config.hidden_size * element + 4);
-      for (const RecomputeLevel level :
-           {RecomputeLevel::none, RecomputeLevel::elementwise, RecomputeLevel::ffn, RecomputeLevel::ffn_qkv,
-            RecomputeLevel::block}) {
-        INFO("level " << static_cast<int>(level) << ", qk_norm " << qk_norm << ", " << dtype);
-        const int64_t expected = config.layers * model::kept_bytes(config, level, kTokens, element) + ends;
-        const int64_t found = bytes_after_forward(config, level, dtype);
-        CHECK(found - expected >= 0);
-        CHECK(found - expected < 256);  // scalars
-      }
+    for (const RecomputeLevel level : kLevels) {
+      INFO("level " << static_cast<int>(level) << ", qk_norm " << qk_norm);
+      const auto model = make_model(config, {}, {level});
+      const model::Batch batch = random_batch(config, 2, 64, at::kCPU);
+      const at::Tensor scale = scale_for(batch);
+      model->reserve(2, 64);
+      const int64_t reserved = model->slab_bytes();
+      CHECK(reserved == model->layout_of(layout::Purpose::train, 2, 64)->bytes());
+      const auto counter = std::make_shared<AllocationCounter>();
+      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
+      const ops::LossSums sums = model->loss(batch, scale);
+      CHECK(counter->bytes < 256);  // scalars
+      sums.loss.backward();
+      CHECK(counter->bytes < 256);
+      CHECK(model->slab_bytes() == reserved);
     }
   }
 }
 
-TEST_CASE("kept bytes of the 977M model") {
-  const ModelConfig config;
-  const double fp32 = 4.0 * (16 + 2);
-  const auto kilobytes = [&](RecomputeLevel level) {
-    return static_cast<double>(model::kept_bytes(config, level, 1, 2)) / 1000;
-  };
-  CHECK(kilobytes(RecomputeLevel::none) == Approx((8 * 1792 + 8 * 1792 + 6 * 4736 + fp32) / 1000));
-  CHECK(kilobytes(RecomputeLevel::ffn_qkv) == Approx((6 * 1792 + fp32) / 1000));
-  CHECK(kilobytes(RecomputeLevel::block) == Approx(2 * 1792 / 1000.0));
+TEST_CASE("every pass finds its buffers at the same addresses") {
+  const ModelConfig config = tiny_config();
+  const auto model = make_model(config, {}, {RecomputeLevel::ffn});
+  const auto layout = model->layout_of(layout::Purpose::train, 2, 64);
+  model::Slab slab(at::kCPU);
+  slab.reserve(layout->bytes());
+  std::vector<std::vector<const void*>> addresses(2);
+  for (auto& seen : addresses) {
+    slab.begin(layout);
+    for (const layout::Buffer& buffer : layout->buffers()) {
+      const at::Tensor tensor = slab.take(buffer.name, buffer.layer, buffer.phase);
+      CHECK(static_cast<int64_t>(tensor.nbytes()) <= buffer.shape.bytes());
+      CHECK(tensor.size(0) == buffer.shape.rows);
+      CHECK(tensor.dim() == (buffer.shape.columns == 0 ? 1 : 2));
+      CHECK_FALSE(tensor.requires_grad());
+      seen.push_back(tensor.const_data_ptr());
+    }
+  }
+  CHECK(addresses[0] == addresses[1]);
+  // A write through one tensor is no change of another in autograd's eyes.
+  const at::Tensor one = slab.take(layout::Name::qkv, 0, layout::Phase::forward);
+  const at::Tensor two = slab.take(layout::Name::qkv, 0, layout::Phase::forward);
+  one.fill_(3);
+  CHECK(two[5][5].item<float>() == 3);
+  CHECK(two._version() == 0);
+}
+
+TEST_CASE("a backward that comes after another pass is refused") {
+  const ModelConfig config = tiny_config();
+  const auto model = make_model(config, {}, {RecomputeLevel::none});
+  const model::Batch batch = random_batch(config, 1, 16, at::kCPU);
+  const at::Tensor scale = scale_for(batch);
+  const at::Tensor early = model->loss(batch, scale).loss;
+  const at::Tensor late = model->loss(batch, scale).loss;
+  CHECK_THROWS_AS(early.backward(), std::logic_error);
+  late.backward();
+  const at::Tensor again = model->loss(batch, scale).loss;
+  model->forward(batch.tokens);
+  CHECK_THROWS_AS(again.backward(), std::logic_error);
 }
 
 TEST_CASE("parameters are views of the arena under their names") {
@@ -160,9 +183,10 @@ TEST_CASE("without gradients nothing is kept and nothing accumulated") {
   const auto model = make_model(tiny_config(), {}, {RecomputeLevel::none});
   const model::Batch batch = random_batch(tiny_config(), 2, 64, at::kCPU);
   const at::Tensor scale = scale_for(batch);
+  const at::NoGradGuard no_gradient;
+  model->loss(batch, scale);  // makes the slab
   const auto counter = std::make_shared<AllocationCounter>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
-  const at::NoGradGuard no_gradient;
   const ops::LossSums sums = model->loss(batch, scale);
   CHECK(counter->bytes < 256);
   CHECK(model->arena().grad32().abs().sum().item<double>() == 0);

@@ -35,7 +35,7 @@ std::unique_ptr<model::Transformer> make_model(const ModelConfig& config, const 
   options.recompute = std::move(levels);
   options.deterministic = true;
   options.document_mask = document_mask;
-  options.loss.chunk = 20;
+  options.loss_chunk = 20;
   auto model = std::make_unique<model::Transformer>(config, options);
   model::initialise(model->arena(), config, 1);
   for (const model::ParameterSlot& slot : model->arena().slots()) {

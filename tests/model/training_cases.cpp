@@ -12,13 +12,17 @@ const RecomputeLevel kLevels[] = {RecomputeLevel::none, RecomputeLevel::elementw
                                   RecomputeLevel::ffn_qkv, RecomputeLevel::block};
 
 std::vector<ModelConfig> variants() {
-  std::vector<ModelConfig> all(4, tiny_config());
+  std::vector<ModelConfig> all(5, tiny_config());
   all[1].qk_norm = true;
   all[2].tie_embeddings = true;
   all[2].kv_heads = 4;
   all[3].qk_norm = true;
   all[3].kv_heads = 1;
   all[3].layers = 1;
+  all[4].qk_norm = true;
+  all[4].kv_heads = 4;
+  all[4].head_dim = 8;
+  all[4].layers = 5;
   return all;
 }
 
@@ -84,6 +88,9 @@ void check_recompute_bits(const Where& where) {
       CHECK(same_bits(run({level}), everything));
     }
     if (config.layers == 2) CHECK(same_bits(run({RecomputeLevel::block, RecomputeLevel::ffn}), everything));
+    if (config.layers == 5) {
+      CHECK(same_bits(run({kLevels[1], kLevels[4], kLevels[0], kLevels[3], kLevels[2]}), everything));
+    }
   }
 }
 

@@ -77,14 +77,25 @@ struct ChunkedLoss {
   at::Tensor dweight;
 };
 
+// Memory for the loss of `hidden`, rows of logits on 16 bytes.
+inline ops::LossBuffers loss_buffers(const at::Tensor& hidden, const at::Tensor& weight, int64_t chunk,
+                                     const at::Tensor& dhidden) {
+  const int64_t vocab = weight.size(0);
+  const auto fp32 = hidden.options().dtype(at::kFloat);
+  return {.losses = at::full({hidden.size(0)}, kNan, fp32),
+          .lse = at::full({hidden.size(0)}, kNan, fp32),
+          .logits = at::full({chunk, (vocab + 7) / 8 * 8}, kNan, hidden.options()).narrow(1, 0, vocab),
+          .dhidden = dhidden};
+}
+
 inline ChunkedLoss run_loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-                            const ops::LossOptions& options) {
+                            int64_t chunk, const ops::LossOptions& options) {
   const auto fp32 = hidden.options().dtype(at::kFloat);
   ChunkedLoss r{.sums = {},
                 .dhidden = at::full(hidden.sizes(), kNan, hidden.options()),
                 .dweight = at::full(weight.sizes(), 0.25, fp32)};
-  r.sums = ops::linear_cross_entropy(hidden, weight, targets, at::full({}, 0.125, fp32), r.dhidden, r.dweight,
-                                     options);
+  r.sums = ops::linear_cross_entropy(hidden, weight, targets, at::full({}, 0.125, fp32),
+                                     loss_buffers(hidden, weight, chunk, r.dhidden), r.dweight, options);
   return r;
 }
 
@@ -101,8 +112,8 @@ inline void check_loss(at::Device device, at::ScalarType dtype, int64_t tokens, 
   // A whole chunk is ignored, and a few more.
   if (tokens > chunk) targets.narrow(0, 0, chunk).fill_(ops::kIgnoreIndex);
   if (tokens > 2) targets[tokens - 2] = ops::kIgnoreIndex;
-  const ops::LossOptions options{.vocab = vocab, .chunk = chunk, .z_loss = kZ};
-  const ChunkedLoss ours = run_loss(hidden, weight, targets, options);
+  const ops::LossOptions options{.vocab = vocab, .z_loss = kZ};
+  const ChunkedLoss ours = run_loss(hidden, weight, targets, chunk, options);
 
   // `dtype`: what the logits and their gradient are rounded to.
   const auto expected = [&](at::ScalarType compute) {
@@ -129,11 +140,16 @@ inline void check_loss(at::Device device, at::ScalarType dtype, int64_t tokens, 
   check_as_good(ours.dhidden, plain_dhidden, dhidden, "dhidden");
   check_as_good(ours.dweight, plain_dweight, dweight, "dweight");
 
-  const auto only = ops::linear_cross_entropy(hidden, weight, targets, {}, {}, {}, options);
+  const auto only = ops::linear_cross_entropy(hidden, weight, targets, {},
+                                              loss_buffers(hidden, weight, chunk, {}), {}, options);
   CHECK(same_bits(only.loss.view({1}), ours.sums.loss.view({1})));
-  const ChunkedLoss again = run_loss(hidden, weight, targets, options);
-  CHECK(same_bits(again.dweight, ours.dweight));
-  CHECK(same_bits(again.dhidden, ours.dhidden));
+  // In place of the hidden state.
+  const at::Tensor again = hidden.clone();
+  const at::Tensor dweight_again = at::full(weight.sizes(), 0.25, hidden.options().dtype(at::kFloat));
+  ops::linear_cross_entropy(again, weight, targets, at::full({}, 0.125, dweight_again.options()),
+                            loss_buffers(again, weight, chunk, again), dweight_again, options);
+  CHECK(same_bits(dweight_again, ours.dweight));
+  CHECK(same_bits(again, ours.dhidden));
 }
 
 // The chunk changes neither the loss nor, beyond the fp32 order of sums, the gradients.
@@ -144,9 +160,9 @@ inline void check_chunk_invariance(at::Device device, at::ScalarType dtype, int6
   const at::Tensor hidden = random.normal({tokens, width}, dtype);
   const at::Tensor weight = random.normal({vocab, width}, dtype, 0.2);
   const at::Tensor targets = random.integers(0, vocab, {tokens});
-  const ChunkedLoss whole = run_loss(hidden, weight, targets, {.vocab = vocab, .chunk = tokens});
+  const ChunkedLoss whole = run_loss(hidden, weight, targets, tokens, {.vocab = vocab});
   for (const int64_t chunks : {4, 16}) {
-    const ChunkedLoss part = run_loss(hidden, weight, targets, {.vocab = vocab, .chunk = tokens / chunks});
+    const ChunkedLoss part = run_loss(hidden, weight, targets, tokens / chunks, {.vocab = vocab});
     // cuBLAS may choose another order of sums for another row count, so bf16 logits may differ by a rounding.
     const double unit = dtype == at::kFloat ? 1e-6 : 1e-4;
     CHECK(relative_error(part.sums.loss, whole.sums.loss) < unit);

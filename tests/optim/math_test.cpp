@@ -6,7 +6,7 @@
 
 #include "cuda/adamw_math.h"
 #include "cuda/step_math.h"
-#include "lib/optim/ranges.h"
+#include "lib/layout/ranges.h"
 #include "lib/optim/schedule.h"
 #include "tests/optim/reference.h"
 #include "tests/support/catch.h"
@@ -212,8 +212,8 @@ TEST_CASE("schedules") {
 }
 
 TEST_CASE("update ranges") {
-  using optim::TensorSlot;
-  using optim::UpdateRange;
+  using layout::TensorSlot;
+  using layout::UpdateRange;
   const std::vector<TensorSlot> slots = {
       {.offset = 0, .grad_offset = 0, .count = 4096, .embedding = false, .norm = false},
       {.offset = 4096,
@@ -237,25 +237,25 @@ TEST_CASE("update ranges") {
                            {9216, 13312, 9216, true, false, true},
                            {13312, 29696, 0, false, false, true},
                            {29696, 39168, 16384, false, false, false}};
-  REQUIRE(optim::make_update_ranges(slots, config) == expected);
+  REQUIRE(layout::make_update_ranges(slots, config) == expected);
   std::vector<TensorSlot> shuffled(slots.rbegin(), slots.rend());
-  REQUIRE(optim::make_update_ranges(shuffled, config) == expected);
+  REQUIRE(layout::make_update_ranges(shuffled, config) == expected);
   config.decay_embedding = false;
   config.embedding_state = "8bit";
   const UpdateRange embedding{13312, 29696, 0, false, true, false};
-  REQUIRE(optim::make_update_ranges(slots, config)[2] == embedding);
+  REQUIRE(layout::make_update_ranges(slots, config)[2] == embedding);
   config.state = "fp32";
-  for (const UpdateRange& r : optim::make_update_ranges(slots, config)) REQUIRE_FALSE(r.eight_bit);
+  for (const UpdateRange& r : layout::make_update_ranges(slots, config)) REQUIRE_FALSE(r.eight_bit);
   config = {};
   config.min_8bit_size = 4095;
-  REQUIRE(optim::make_update_ranges(slots, config)[0] == UpdateRange{0, 13312, 0, true, true, true});
+  REQUIRE(layout::make_update_ranges(slots, config)[0] == UpdateRange{0, 13312, 0, true, true, true});
   // A gap in the weights or in the gradients splits a range.
   std::vector<TensorSlot> gap = {slots[0], slots[1]};
   gap[1].grad_offset += 256;
-  REQUIRE(optim::make_update_ranges(gap, config).size() == 2);
+  REQUIRE(layout::make_update_ranges(gap, config).size() == 2);
   gap[1].offset = 3840;
-  REQUIRE_THROWS_AS(optim::make_update_ranges(gap, config), std::invalid_argument);
+  REQUIRE_THROWS_AS(layout::make_update_ranges(gap, config), std::invalid_argument);
   gap[1].offset = 4097;
-  REQUIRE_THROWS_AS(optim::make_update_ranges(gap, config), std::invalid_argument);
-  REQUIRE(optim::make_update_ranges({}, config).empty());
+  REQUIRE_THROWS_AS(layout::make_update_ranges(gap, config), std::invalid_argument);
+  REQUIRE(layout::make_update_ranges({}, config).empty());
 }

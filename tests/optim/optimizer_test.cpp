@@ -251,12 +251,12 @@ TEST_CASE("names, order and bytes of the states; the late state") {
 
 TEST_CASE("more ranges than one launch takes") {
   OptimConfig config;
-  std::vector<optim::TensorSlot> slots;
+  std::vector<layout::TensorSlot> slots;
   for (int64_t i = 0; i < 40; ++i) slots.push_back({i * 4096, i * 4096, i % 2 ? 4096 : 4000, false, false});
   optim::FlatBuffers buffers;
   buffers.weights = at::zeros({40 * 4096}, at::kFloat);
   buffers.grad = at::zeros({40 * 4096}, at::kFloat).fill_(1.0);
-  buffers.ranges = optim::make_update_ranges(slots, config);
+  buffers.ranges = layout::make_update_ranges(slots, config);
   REQUIRE(buffers.ranges.size() == 40);
   optim::Optimizer optimizer(buffers, config);
   optimizer.step(step_input(1e-3, 0));

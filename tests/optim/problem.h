@@ -26,15 +26,15 @@ inline optim::FlatBuffers make_buffers(const Sizes& sizes, const OptimConfig& co
   const int64_t matrix = padded(sizes.matrix);
   const int64_t embedding = padded(sizes.embedding);
   const int64_t norm = padded(sizes.norm);
-  const std::vector<optim::TensorSlot> slots = {{0, 0, sizes.matrix, false, false},
-                                                {matrix, 0, sizes.embedding, true, false},
-                                                {matrix + embedding, embedding, sizes.norm, false, true}};
+  const std::vector<layout::TensorSlot> slots = {{0, 0, sizes.matrix, false, false},
+                                                 {matrix, 0, sizes.embedding, true, false},
+                                                 {matrix + embedding, embedding, sizes.norm, false, true}};
   optim::FlatBuffers buffers;
   buffers.weights = at::zeros({matrix + embedding + norm}, at::TensorOptions(weights).device(device));
   buffers.grad = at::zeros({matrix}, at::TensorOptions(grad).device(device));
   buffers.grad32 = at::zeros({embedding + norm}, at::TensorOptions(at::kFloat).device(device));
-  buffers.ranges = optim::make_update_ranges(slots, config);
-  for (const optim::TensorSlot& slot : slots) {
+  buffers.ranges = layout::make_update_ranges(slots, config);
+  for (const layout::TensorSlot& slot : slots) {
     buffers.weights.narrow(0, slot.offset, slot.count).copy_(random({slot.count}));
   }
   return buffers;

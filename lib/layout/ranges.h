@@ -4,7 +4,7 @@
 
 #include "lib/config/optim_config.h"
 
-namespace narrowgauge::optim {
+namespace narrowgauge::layout {
 
 // One run of elements of the flat weight buffer that is updated alike. All numbers count elements; begin and
 // end are multiples of 256.
@@ -35,4 +35,4 @@ struct TensorSlot {
 // std::invalid_argument when offsets are no multiples of 256 or tensors overlap.
 std::vector<UpdateRange> make_update_ranges(const std::vector<TensorSlot>& slots, const OptimConfig& config);
 
-}  // namespace narrowgauge::optim
+}  // namespace narrowgauge::layout

@@ -1,10 +1,7 @@
 #pragma once
-#include <cstdint>
-
 #include "lib/config/memory_config.h"
-#include "lib/config/model_config.h"
 
-namespace narrowgauge::model {
+namespace narrowgauge::layout {
 
 // What a layer keeps from forward for backward at a recompute level. Bytes per token in bf16
 // (H hidden, F feed-forward, A = heads D, K = kv_heads D):
@@ -32,8 +29,4 @@ constexpr Kept kept(RecomputeLevel level) {
           .attention = level <= RecomputeLevel::ffn_qkv};
 }
 
-// Bytes that one layer keeps for `tokens` tokens: the table above for elements of `element_bytes`. Besides
-// them an attention kernel may keep its random state (two numbers a call).
-int64_t kept_bytes(const ModelConfig& config, RecomputeLevel level, int64_t tokens, int64_t element_bytes);
-
-}  // namespace narrowgauge::model
+}  // namespace narrowgauge::layout

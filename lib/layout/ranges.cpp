@@ -1,4 +1,4 @@
-#include "lib/optim/ranges.h"
+#include "lib/layout/ranges.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "cuda/adamw.h"
 
-namespace narrowgauge::optim {
+namespace narrowgauge::layout {
 namespace {
 
 constexpr int64_t kBlock = cuda::kAdamWBlock;
@@ -58,4 +58,4 @@ std::vector<UpdateRange> make_update_ranges(const std::vector<TensorSlot>& slots
   return ranges;
 }
 
-}  // namespace narrowgauge::optim
+}  // namespace narrowgauge::layout

@@ -1,0 +1,1 @@
+narrowgauge_test(layout/layout_test cpu narrowgauge_layout)
