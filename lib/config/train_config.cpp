@@ -19,6 +19,8 @@ ConfigSection train_section() {
   rows.choice("dtype", &T::dtype, {"bf16", "fp32"}, "Type of weights and activations.");
   rows.boolean("deterministic", &T::deterministic, "The same config, seed and GPU give the same bits.");
   rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"}, "Kernel of attention.");
+  rows.choice("cuda_graphs", &T::cuda_graphs, {"auto", "on", "off"},
+              "Record the kernels of a step once and replay them, which spares the host; auto: on a GPU.");
   rows.number("z_loss", &T::z_loss, at_least(0), "", "Weight of the squared log-sum-exp in the loss.");
   rows.integer("save_every", &T::save_every, at_least(0), "steps",
                "Distance of checkpoints; 0: only at the end.");

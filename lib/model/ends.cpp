@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 #include "lib/model/buffers.h"
 #include "lib/ops/embedding.h"
 
@@ -20,18 +22,18 @@ constexpr const char* kGradient = "gradient";
 
 struct EmbeddingFunction : Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& weight, const at::Tensor& gradient,
-                            const at::Tensor& tokens) {
+                            const at::Tensor& tokens, const std::optional<at::Tensor>& order) {
     context->saved_data[kGradient] = gradient;
-    context->save_for_backward({tokens});
+    context->save_for_backward({tokens, order.value_or(at::Tensor())});
     at::Tensor out = take({tokens.numel(), weight.size(1)}, weight);
     ops::embedding_forward(out, weight, tokens);
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& doutputs) {
-    ops::embedding_backward(context->saved_data[kGradient].toTensor(), doutputs[0],
-                            context->get_saved_variables()[0]);
-    return variable_list(3);
+    const variable_list saved = context->get_saved_variables();
+    ops::embedding_backward(context->saved_data[kGradient].toTensor(), doutputs[0], saved[0], saved[1]);
+    return variable_list(4);
   }
 };
 
@@ -76,9 +78,10 @@ struct HeadLossFunction : Function<HeadLossFunction> {
 
 }  // namespace
 
-at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens) {
+at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens, const at::Tensor& order) {
   if (at::GradMode::is_enabled()) {
-    return EmbeddingFunction::apply(embedding.parameter, embedding.gradient, tokens);
+    return EmbeddingFunction::apply(embedding.parameter, embedding.gradient, tokens,
+                                    order.defined() ? std::optional(order) : std::nullopt);
   }
   at::Tensor out = take({tokens.numel(), embedding.parameter.size(1)}, embedding.parameter);
   ops::embedding_forward(out, embedding.parameter, tokens);

@@ -14,8 +14,8 @@ struct Leaf {
   at::Tensor gradient;  // undefined only without gradients
 };
 
-// (tokens, H) rows of the embedding.
-at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens);
+// (tokens, H) rows of the embedding; `order` as in ops::embedding_backward.
+at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens, const at::Tensor& order = {});
 
 // The final norm of residual + delta: (tokens, H).
 at::Tensor final_norm(const Leaf& norm, const Stream& stream, double eps);

@@ -98,7 +98,8 @@ at::Tensor Transformer::hidden(const Batch& batch) {
   const auto pass = std::make_shared<Pass>(make_pass(batch.tokens.size(0), batch.tokens.size(1)));
   pass->documents = batch.documents;
   pass->positions = batch.positions;
-  Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1})), .delta = {}};
+  Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1}), batch.order),
+                .delta = {}};
   for (const auto& layer : layers_) stream = layer->forward(stream, pass);
   return final_norm(leaf("norm.weight"), stream, config_.norm_eps);
 }

@@ -23,6 +23,9 @@ struct Batch {
   at::Tensor targets;        // (batch, context) int32, ops::kIgnoreIndex where not counted
   at::Tensor positions;      // (batch * context) int32; undefined: 0 .. context - 1 in every sequence
   ops::Documents documents;  // undefined cu_seqlens: attention over the whole sequence
+  // (batch * context) int32: ops::token_order of the tokens, for the embedding's gradient on CUDA; undefined:
+  // it is found there.
+  at::Tensor order{};
 };
 
 struct TransformerOptions {

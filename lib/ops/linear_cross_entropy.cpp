@@ -2,13 +2,14 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 
 #include "lib/ops/cross_entropy.h"
 #include "lib/ops/linear.h"
+#include "lib/ops/sum.h"
 
 namespace narrowgauge::ops {
 namespace {
@@ -52,7 +53,10 @@ LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight
     linear_input_grad(dhidden.narrow(0, first, n), logits, weight);
     linear_weight_grad(dweight, logits, x);
   }
-  return {.loss = at::sum(losses), .lse = at::sum(lse)};
+  const LossSums sums{.loss = at::zeros({}, losses.options()), .lse = at::zeros({}, losses.options())};
+  sum_into(sums.loss, losses);
+  sum_into(sums.lse, lse);
+  return sums;
 }
 
 }  // namespace narrowgauge::ops

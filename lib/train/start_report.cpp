@@ -53,6 +53,7 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
                   {"attention", attention},
                   {"deterministic", deterministic},
                   {"recompute", recompute},
+                  {"cuda_graphs", session.cuda_graphs},
                   {"micro_batch", config.train.micro_batch},
                   {"sequences", session.sequences()},
                   {"context", config.data.context},
