@@ -34,7 +34,7 @@ void add_on_cpu(const cuda::SumInto& args) {
   *args.out += butterfly(warps.data());
 }
 
-void run(const at::Tensor& out, const at::Tensor& x, bool squares) {
+void add_checked(const at::Tensor& out, const at::Tensor& x, bool squares) {
   TORCH_CHECK(out.numel() == 1 && out.scalar_type() == at::kFloat, "sum_into: out must be one fp32 value");
   TORCH_CHECK(x.is_contiguous() && x.scalar_type() == at::kFloat && x.device() == out.device(),
               "sum_into: x must be contiguous fp32 on the device of out");
@@ -52,7 +52,7 @@ void run(const at::Tensor& out, const at::Tensor& x, bool squares) {
 
 }  // namespace
 
-void sum_into(const at::Tensor& out, const at::Tensor& x) { run(out, x, false); }
-void sum_squares_into(const at::Tensor& out, const at::Tensor& x) { run(out, x, true); }
+void sum_into(const at::Tensor& out, const at::Tensor& x) { add_checked(out, x, false); }
+void sum_squares_into(const at::Tensor& out, const at::Tensor& x) { add_checked(out, x, true); }
 
 }  // namespace narrowgauge::ops

@@ -31,7 +31,7 @@ namespace {
 using at::cuda::CUDAGraph;
 
 // Work queued on `to` from now on comes after what `from` holds.
-void join(c10::cuda::CUDAEvent& event, const c10::cuda::CUDAStream& from, const c10::cuda::CUDAStream& to) {
+void order(c10::cuda::CUDAEvent& event, const c10::cuda::CUDAStream& from, const c10::cuda::CUDAStream& to) {
   event.record(from);
   event.block(to);
 }
@@ -97,15 +97,15 @@ Graphs::~Graphs() {
 void Graphs::on_stream(const std::function<void()>& body) {
   if (!state_) return body();
   const auto caller = c10::cuda::getCurrentCUDAStream(state_->device.index());
-  join(state_->entered, caller, state_->stream);
+  order(state_->entered, caller, state_->stream);
   try {
     const c10::cuda::CUDAStreamGuard guard(state_->stream);
     body();
   } catch (...) {
-    join(state_->left, state_->stream, caller);
+    order(state_->left, state_->stream, caller);
     throw;
   }
-  join(state_->left, state_->stream, caller);
+  order(state_->left, state_->stream, caller);
 }
 
 void Graphs::run(const Key& key, const std::function<void()>& body) {

@@ -96,7 +96,7 @@ class Trainer {
   [[nodiscard]] bool worth_finishing(double begin, double fraction) const {
     if (!signals_.requested()) return true;
     const double spent = reporter_.seconds() - begin;
-    // On a GPU the host runs ahead of the device, so what it has queued says a little too much.
+    // On a GPU the host is a few micro-batches ahead of the device, at the start of a step as now.
     const double whole =
         std::max(fraction > 0 ? spent / fraction : 0.0, reporter_.seconds_per_step().value_or(0));
     return whole * (1 - fraction) < config_.train.stop_grace;
