@@ -1,8 +1,9 @@
-// Builds without CUDA: the launchers of cross_entropy and embedding, which no CPU path reaches.
+// Builds without CUDA: the launchers of cross_entropy, embedding and sum, which no CPU path reaches.
 #include <stdexcept>
 
 #include "cuda/cross_entropy.h"
 #include "cuda/embedding.h"
+#include "cuda/sum.h"
 
 namespace narrowgauge::cuda {
 namespace {
@@ -23,6 +24,7 @@ template <class T>
 void embedding_backward(const EmbeddingBackward<T>&, const DeviceLimits&, Stream) {
   absent();
 }
+void sum_into(const SumInto&, Stream) { absent(); }
 
 template void cross_entropy<float>(const CrossEntropy<float>&, const DeviceLimits&, Stream);
 template void cross_entropy<bf16>(const CrossEntropy<bf16>&, const DeviceLimits&, Stream);

@@ -45,8 +45,8 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kBackwardWarps * 32) backward_kernel(EmbeddingBackward<T> a) {
   __shared__ float partial[kBackwardWarps][kWidth][33];  // 33: no bank conflicts when read by column
   const int64_t head = blockIdx.x;
-  const int32_t token = a.sorted_tokens[head];
-  if (head > 0 && a.sorted_tokens[head - 1] == token) return;
+  const int32_t token = a.tokens[a.order[head]];
+  if (head > 0 && a.tokens[a.order[head - 1]] == token) return;
   if (token < 0 || token >= a.vocab) return;
 
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(kBackwardWarps * 32) backward_kernel(Embedding
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t position = first + u * kBackwardWarps;
-      more = position < a.count && a.sorted_tokens[position] == token;
-      rows[u] = more && inside ? load_pack<T, kWidth>(a.dy + a.order[position] * a.width + column) : zero;
+      const int64_t row = position < a.count ? a.order[position] : 0;
+      more = position < a.count && a.tokens[row] == token;
+      rows[u] = more && inside ? load_pack<T, kWidth>(a.dy + row * a.width + column) : zero;
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -128,7 +129,7 @@ template <class T>
 void embedding_backward(const EmbeddingBackward<T>& args, const DeviceLimits& limits, Stream stream) {
   check_sizes(args.count, args.width, args.vocab);
   if (args.count == 0) return;
-  require(args.dweight && args.dy && args.sorted_tokens && args.order, "embedding_backward: null pointer");
+  require(args.dweight && args.dy && args.tokens && args.order, "embedding_backward: null pointer");
   const bool vectors = aligned16(args.dy) && args.width % kVec<T> == 0;
   const auto plan = plan_embedding_backward(args.count, args.width, vectors ? kVec<T> : 1, limits);
   const dim3 grid(static_cast<unsigned>(plan.row_blocks), static_cast<unsigned>(plan.column_blocks));

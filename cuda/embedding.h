@@ -18,16 +18,17 @@ struct EmbeddingForward {
 };
 
 // dweight[t] += the sum over {i: tokens[i] == t} of dy[i], in fp32. The order of the sum depends on the
-// tokens alone. A token outside [0, vocab) adds nothing.
+// tokens alone. A token outside [0, vocab) adds nothing. `order` is the one permutation with
+// tokens[order[j]] ascending, and order[j] ascending among equal tokens (not checked).
 template <class T>
 struct EmbeddingBackward {
-  float* dweight;                // (vocab, width), contiguous
-  const T* dy;                   // (count, width), contiguous
-  const int32_t* sorted_tokens;  // (count), ascending
-  const int64_t* order;          // (count): sorted_tokens[j] = tokens[order[j]], ascending among equal tokens
-  int64_t count;                 // >= 0; 0 launches nothing
-  int64_t width;                 // >= 1
-  int64_t vocab;                 // >= 1
+  float* dweight;         // (vocab, width), contiguous
+  const T* dy;            // (count, width), contiguous
+  const int32_t* tokens;  // (count)
+  const int32_t* order;   // (count)
+  int64_t count;          // >= 0; 0 launches nothing
+  int64_t width;          // >= 1
+  int64_t vocab;          // >= 1
 };
 
 struct EmbeddingLaunch {

@@ -9,6 +9,7 @@
 #include "cuda/device_limits.h"
 #include "cuda/error.h"
 #include "cuda/flat_launch.h"
+#include "cuda/launch_delay.h"
 #include "cuda/stream.h"
 
 namespace narrowgauge::cuda {
@@ -21,7 +22,10 @@ inline void check(cudaError_t status, const char* what) {
 }
 
 // Call right after <<<>>>.
-inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+inline void check_launch(const char* kernel) {
+  check(cudaGetLastError(), kernel);
+  launch_delay();
+}
 
 // Lets `kernel` use `bytes` of dynamic shared memory. Throws CudaError when the card refuses.
 template <class Kernel>

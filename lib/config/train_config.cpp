@@ -20,6 +20,8 @@ ConfigSection train_section() {
   rows.boolean("deterministic", &T::deterministic, "The same config, seed and GPU give the same bits.");
   rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"},
               "Kernel of attention; auto: the fastest that can do the job, timed once a shape and card.");
+  rows.choice("cuda_graphs", &T::cuda_graphs, {"auto", "on", "off"},
+              "Record the kernels of a step once and replay them, which spares the host; auto: on a GPU.");
   rows.number("z_loss", &T::z_loss, at_least(0), "",
               "Weight of the squared log-sum-exp in what is trained; the reported loss is without it.");
   rows.integer("save_every", &T::save_every, at_least(0), "steps",

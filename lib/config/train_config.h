@@ -12,14 +12,15 @@ struct TrainConfig {
   std::string device = "auto";  // auto | cuda | cpu
   std::string dtype = "bf16";   // bf16 | fp32
   bool deterministic = false;
-  std::string attention = "auto";  // auto | flash | cudnn | math
-  double z_loss = 0.0;             // weight of the squared log-sum-exp
-  int64_t save_every = 500;        // steps; 0: only at the end
-  int64_t keep_last = 2;           // checkpoints
-  int64_t keep_every = 0;          // steps; checkpoints at its multiples are never pruned; 0: none
-  int64_t eval_every = 250;        // steps; 0: never
-  int64_t eval_tokens = 262144;    // at most, per evaluation
-  int64_t sample_every = 0;        // steps; 0: never
+  std::string attention = "auto";    // auto | flash | cudnn | math
+  std::string cuda_graphs = "auto";  // auto | on | off
+  double z_loss = 0.0;               // weight of the squared log-sum-exp
+  int64_t save_every = 500;          // steps; 0: only at the end
+  int64_t keep_last = 2;             // checkpoints
+  int64_t keep_every = 0;            // steps; checkpoints at its multiples are never pruned; 0: none
+  int64_t eval_every = 250;          // steps; 0: never
+  int64_t eval_tokens = 262144;      // at most, per evaluation
+  int64_t sample_every = 0;          // steps; 0: never
   int64_t sample_tokens = 64;
   std::string sample_prompt;
   double max_hours = 0;    // wall clock of this run; 0: no limit

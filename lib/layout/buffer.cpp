@@ -35,6 +35,7 @@ const char* buffer_name(Name name) {
       "final_rstd",
       "losses",
       "loss_lse",
+      "loss_sums",
       "logits",
       "dfinal",
       "norm_scratch",

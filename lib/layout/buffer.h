@@ -39,6 +39,7 @@ enum class Name : uint8_t {
   final_rstd,
   losses,    // a token's
   loss_lse,  // a token's
+  loss_sums,
   logits,    // of one chunk
   dfinal,    // gradient of final_input
   norm_scratch,

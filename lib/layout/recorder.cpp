@@ -21,6 +21,7 @@ Category category_of(Name name) {
       return Category::workspace;
     case Name::losses:
     case Name::loss_lse:
+    case Name::loss_sums:
     case Name::logits:
       return Category::loss;
     default:

@@ -76,6 +76,8 @@ Shape shape_of(Name name, const ModelConfig& model, const StepShape& step) {
     case Name::losses:
     case Name::loss_lse:
       return vector(tokens, Element::fp32);
+    case Name::loss_sums:
+      return vector(3, Element::fp32);
     case Name::final_rstd:
       return vector(final_tokens, Element::fp32);
     case Name::lse:

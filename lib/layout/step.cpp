@@ -35,6 +35,7 @@ class Walk {
     } else {
       close(Name::final_normed, kNoLayer);
     }
+    if (step_.purpose != Purpose::generate) close(Name::loss_sums, kNoLayer);  // read when all is done
     return record_.take();
   }
 
@@ -145,7 +146,7 @@ class Walk {
   }
 
   void loss() {
-    for (const Name name : {Name::losses, Name::loss_lse, Name::logits}) open(name, kNoLayer);
+    for (const Name name : {Name::losses, Name::loss_lse, Name::loss_sums, Name::logits}) open(name, kNoLayer);
     operation();
     close(Name::logits, kNoLayer);
   }

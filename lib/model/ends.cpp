@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <utility>
 
 #include "lib/ops/embedding.h"
@@ -58,6 +59,7 @@ ops::LossSums losses(const at::Tensor& weight, const at::Tensor& dweight, const 
   const Place place = at_ends(pass, layout::Phase::forward);
   const ops::LossBuffers buffers{.losses = place.take(Name::losses),
                                  .lse = place.take(Name::loss_lse),
+                                 .sums = place.take(Name::loss_sums),
                                  .logits = place.take(Name::logits),
                                  .dhidden = dweight.defined() ? hidden : at::Tensor()};
   return ops::linear_cross_entropy(hidden, weight, targets, scale, buffers, dweight, options);
@@ -65,18 +67,19 @@ ops::LossSums losses(const at::Tensor& weight, const at::Tensor& dweight, const 
 
 struct EmbeddingFunction : Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& weight, const at::Tensor& gradient,
-                            const at::Tensor& tokens, const PassPointer& pass) {
+                            const at::Tensor& tokens, const std::optional<at::Tensor>& order,
+                            const PassPointer& pass) {
     context->saved_data[kGradient] = gradient;
-    context->save_for_backward({tokens});
+    context->save_for_backward({tokens, order.value_or(at::Tensor())});
     save_pass(context, pass);
     return embedded(weight, tokens, pass);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& doutputs) {
     saved_pass(context);
-    ops::embedding_backward(context->saved_data[kGradient].toTensor(), doutputs[0],
-                            context->get_saved_variables()[0]);
-    return variable_list(4);
+    const variable_list saved = context->get_saved_variables();
+    ops::embedding_backward(context->saved_data[kGradient].toTensor(), doutputs[0], saved[0], saved[1]);
+    return variable_list(5);
   }
 };
 
@@ -125,9 +128,11 @@ struct HeadLossFunction : Function<HeadLossFunction> {
 
 }  // namespace
 
-at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens, const PassPointer& pass) {
+at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens, const at::Tensor& order,
+                 const PassPointer& pass) {
   if (at::GradMode::is_enabled()) {
-    return EmbeddingFunction::apply(embedding.parameter, embedding.gradient, tokens, pass);
+    return EmbeddingFunction::apply(embedding.parameter, embedding.gradient, tokens,
+                                    order.defined() ? std::optional(order) : std::nullopt, pass);
   }
   return embedded(embedding.parameter, tokens, pass);
 }

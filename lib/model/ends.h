@@ -14,8 +14,9 @@ struct Leaf {
   at::Tensor gradient;  // undefined only without gradients
 };
 
-// (tokens, H) rows of the embedding.
-at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens, const std::shared_ptr<const Pass>& pass);
+// (tokens, H) rows of the embedding; `order` as in ops::embedding_backward, undefined when there is none.
+at::Tensor embed(const Leaf& embedding, const at::Tensor& tokens, const at::Tensor& order,
+                 const std::shared_ptr<const Pass>& pass);
 
 // The final norm of residual + delta: (tokens, H).
 at::Tensor final_norm(const Leaf& norm, const Stream& stream, const std::shared_ptr<const Pass>& pass);

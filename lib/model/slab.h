@@ -16,6 +16,7 @@ class Slab {
   // Allocates at least that many bytes. Tensors of earlier passes then belong to the old memory.
   void reserve(int64_t bytes);
   [[nodiscard]] int64_t bytes() const { return memory_.defined() ? memory_.numel() : 0; }
+  [[nodiscard]] const void* address() const { return memory_.defined() ? memory_.const_data_ptr() : nullptr; }
 
   // Begins a pass: from now on the tensors of earlier ones are overwritten. Returns the pass's number.
   int64_t begin(std::shared_ptr<const layout::Layout> layout);

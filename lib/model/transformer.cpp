@@ -132,7 +132,8 @@ std::shared_ptr<Pass> Transformer::begin(layout::Purpose purpose, int64_t batch,
 at::Tensor Transformer::hidden(const Batch& batch, const std::shared_ptr<Pass>& pass) {
   pass->attention.documents = batch.documents;
   pass->positions = batch.positions;
-  Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1}), pass), .delta = {}};
+  Stream stream{.residual = embed(leaf("embedding.weight"), batch.tokens.reshape({-1}), batch.order, pass),
+                .delta = {}};
   for (const auto& layer : layers_) stream = layer->forward(stream, pass);
   return final_norm(leaf("norm.weight"), stream, pass);
 }

@@ -28,6 +28,9 @@ struct Batch {
   at::Tensor targets;        // (batch, context) int32, ops::kIgnoreIndex where not counted
   at::Tensor positions;      // (batch * context) int32; undefined: 0 .. context - 1 in every sequence
   ops::Documents documents;  // undefined cu_seqlens: attention over the whole sequence
+  // (batch * context) int32: ops::token_order of the tokens, for the embedding's gradient on CUDA; undefined:
+  // it is found there.
+  at::Tensor order{};
 };
 
 struct TransformerOptions {
@@ -48,8 +51,9 @@ struct TransformerOptions {
 // backward pass are accumulated straight into the arena's gradient views. Built on its device in its dtype:
 // moving it with Module::to would part it from the arena. Weights are zero until initialised or loaded. Every
 // pass works in one slab: the next pass overwrites what the last one left, and a backward that comes too late
-// throws std::logic_error. Any pass throws Interrupted between two parts of a layer or chunks of the loss when
-// a stop request (lib/base/interruption.h) says so; what it has added to the gradients is then worthless.
+// throws std::logic_error. Any pass throws Interrupted between two parts of a layer or chunks of the loss
+// when a stop request (lib/base/interruption.h) says so; what it has added to the gradients is then
+// worthless.
 class Transformer : public torch::nn::Module {
  public:
   // UserError: train.attention names a kernel that this device or model cannot use. std::invalid_argument:
@@ -78,6 +82,8 @@ class Transformer : public torch::nn::Module {
   // Allocates the slab for training passes of that size, so that no later pass does.
   void reserve(int64_t batch, int64_t context);
   [[nodiscard]] int64_t slab_bytes() const { return slab_.bytes(); }
+  // Changes when a pass needs a larger slab; null before there is one.
+  [[nodiscard]] const void* slab_address() const { return slab_.address(); }
   // How a pass of that size lies in the slab.
   std::shared_ptr<const layout::Layout> layout_of(layout::Purpose purpose, int64_t batch, int64_t context);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "cuda/embedding.h"
 #include "lib/ops/device.h"
@@ -37,13 +38,18 @@ void launch_forward(const at::Tensor& out, const at::Tensor& weight, const at::T
                              limits_of(out), current_stream(out));
 }
 
+at::Tensor sorted_order(const at::Tensor& tokens) {
+  return std::get<1>(at::sort(tokens, /*stable=*/true, /*dim=*/0, /*descending=*/false)).to(at::kInt);
+}
+
 template <class T>
-void launch_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens) {
-  const auto [sorted, order] = at::sort(tokens, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+void launch_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens,
+                     const at::Tensor& given) {
+  const at::Tensor order = given.defined() ? given : sorted_order(tokens);
   cuda::embedding_backward<T>({.dweight = dweight.data_ptr<float>(),
                                .dy = static_cast<const T*>(dy.const_data_ptr()),
-                               .sorted_tokens = sorted.template const_data_ptr<int32_t>(),
-                               .order = order.template const_data_ptr<int64_t>(),
+                               .tokens = tokens.const_data_ptr<int32_t>(),
+                               .order = order.const_data_ptr<int32_t>(),
                                .count = tokens.size(0),
                                .width = dweight.size(1),
                                .vocab = dweight.size(0)},
@@ -70,7 +76,8 @@ void forward_on_cpu(const at::Tensor& out, const at::Tensor& weight, const at::T
 
 // Every thread owns a range of columns and adds all tokens in their order.
 template <class T>
-void backward_on_cpu(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens) {
+void backward_on_cpu(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens,
+                     const at::Tensor& /*order*/) {
   float* to = dweight.data_ptr<float>();
   const T* from = dy.const_data_ptr<T>();
   const int32_t* id = tokens.const_data_ptr<int32_t>();
@@ -98,13 +105,17 @@ void embedding_forward(const at::Tensor& out, const at::Tensor& weight, const at
   run(out, weight, tokens);
 }
 
-void embedding_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens) {
+void embedding_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens,
+                        const at::Tensor& order) {
   check(dweight, dy, tokens);
+  TORCH_CHECK(!order.defined() || (order.sizes() == tokens.sizes() && order.is_contiguous() &&
+                                   order.scalar_type() == at::kInt && order.device() == tokens.device()),
+              "embedding: the order must be contiguous int32 (count) on the tokens' device");
   TORCH_CHECK(dweight.scalar_type() == at::kFloat, "embedding: dweight must be fp32");
   const bool bf16 = dy.scalar_type() == at::kBFloat16;
   const auto run = dy.is_cuda() ? (bf16 ? launch_backward<cuda::bf16> : launch_backward<float>)
                                 : (bf16 ? backward_on_cpu<at::BFloat16> : backward_on_cpu<float>);
-  run(dweight, dy, tokens);
+  run(dweight, dy, tokens, order);
 }
 
 }  // namespace narrowgauge::ops

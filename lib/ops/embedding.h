@@ -11,7 +11,9 @@ namespace narrowgauge::ops {
 void embedding_forward(const at::Tensor& out, const at::Tensor& weight, const at::Tensor& tokens);
 
 // dweight (V, H, fp32) += the sum of dy (count, H) over equal ids, in fp32 and in an order that depends on
-// the ids alone.
-void embedding_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens);
+// the ids alone. `order` (count) int32 on the device is token_order (lib/ops/token_order.h) of the ids, which
+// is not checked; undefined: on CUDA the ids are sorted here, which allocates. The CPU does not need it.
+void embedding_backward(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& tokens,
+                        const at::Tensor& order = {});
 
 }  // namespace narrowgauge::ops

@@ -1,7 +1,5 @@
 #include "lib/ops/linear_cross_entropy.h"
 
-#include <ATen/ops/square.h>
-#include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -9,13 +7,14 @@
 #include "lib/base/interruption.h"
 #include "lib/ops/cross_entropy.h"
 #include "lib/ops/linear.h"
+#include "lib/ops/sum.h"
 
 namespace narrowgauge::ops {
 LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                               const at::Tensor& scale, const LossBuffers& buffers, const at::Tensor& dweight,
                               const LossOptions& options) {
   const c10::NoGradGuard no_grad;
-  const auto& [losses, lse, all_logits, dhidden] = buffers;
+  const auto& [losses, lse, sums, all_logits, dhidden] = buffers;
   TORCH_CHECK(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1),
               "linear_cross_entropy: hidden must be (tokens, H) and weight (V, H)");
   TORCH_CHECK(all_logits.dim() == 2 && all_logits.size(1) == weight.size(0),
@@ -43,7 +42,14 @@ LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight
     linear_weight_grad(dweight, logits, x);
     linear_input_grad(dhidden.narrow(0, first, n), logits, weight);  // may overwrite x
   }
-  return {.loss = at::sum(losses), .lse = at::sum(lse), .lse_squared = at::sum(at::square(lse))};
+  at::Tensor all = sums;
+  all.zero_();
+  const LossSums result{
+      .loss = sums.select(0, 0), .lse = sums.select(0, 1), .lse_squared = sums.select(0, 2)};
+  sum_into(result.loss, losses);
+  sum_into(result.lse, lse);
+  sum_squares_into(result.lse_squared, lse);
+  return result;
 }
 
 }  // namespace narrowgauge::ops

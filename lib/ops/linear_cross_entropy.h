@@ -19,6 +19,7 @@ struct LossSums {
 struct LossBuffers {
   at::Tensor losses;   // (tokens) fp32
   at::Tensor lse;      // (tokens) fp32
+  at::Tensor sums;     // (3) fp32: those of LossSums, views of it
   at::Tensor logits;   // (chunk, V) of hidden's dtype; fast when the rows begin at multiples of 16 bytes
   at::Tensor dhidden;  // as hidden, and may be hidden itself; undefined: no gradients
 };

@@ -40,7 +40,6 @@ Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const D
   Evaluation result;
   for (int64_t done = 0; done < windows; done += at_once) {
     const int64_t count = std::min(at_once, windows - done);
-    on_device.wait();
     const data::GlobalBatch& batch = loader.next();
     on_device.upload(batch, count, count);
     const model::Batch piece = on_device.piece(0);
@@ -49,7 +48,6 @@ Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const D
     result.tokens += std::count_if(targets, targets + count * data.context,
                                    [](int32_t id) { return id != ops::kIgnoreIndex; });
   }
-  on_device.wait();
   result.loss = sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.tokens));
   return result;
 }

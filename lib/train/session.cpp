@@ -6,6 +6,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/train/checkpoint_identity.h"
+#include "lib/train/graph.h"
 
 namespace narrowgauge::train {
 namespace {
@@ -21,6 +22,7 @@ Session::Session(const TrainRequest& request)
     : config(resolve_auto(request.config)),
       folder(request.run, request.resume),
       device(open_device(config.train.device)),
+      cuda_graphs(use_cuda_graphs(config.train.cuda_graphs, device.device)),
       corpus(open_corpus(config)) {
   set_numerics(config.train.deterministic);
   memory = std::make_unique<DeviceMemory>(device, config.memory.budget);

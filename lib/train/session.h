@@ -32,6 +32,7 @@ struct Session {
   Config config;  // resolved
   RunFolder folder;
   ComputeDevice device;
+  bool cuda_graphs;
   Corpus corpus;
   Position position;
   std::unique_ptr<DeviceMemory> memory;

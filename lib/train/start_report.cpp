@@ -35,7 +35,7 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
   const int64_t train_tokens = session.corpus.train.range.end - session.corpus.train.range.begin;
   log_info(fmt::format("narrowgauge {}: {} parameters on {}, {}, attention {}, {}", kVersion,
                        format_count(static_cast<double>(parameters)), session.device.name, config.train.dtype,
-                       ops::describe(model.attention()),
+                       ops::describe(model.attention_choice()),
                        deterministic ? "deterministic" : "not deterministic"));
   log_info(
       fmt::format("data: {} tokens of training, {}, {}", format_count(static_cast<double>(train_tokens)),
@@ -50,9 +50,10 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
                   {"device", session.device.name},
                   {"driver", session.device.driver},
                   {"dtype", config.train.dtype},
-                  {"attention", ops::attention_kernel_name(model.attention().kernel)},
+                  {"attention", ops::attention_kernel_name(model.attention_choice().kernel)},
                   {"deterministic", deterministic},
                   {"recompute", recompute},
+                  {"cuda_graphs", session.cuda_graphs},
                   {"micro_batch", config.train.micro_batch},
                   {"sequences", session.sequences()},
                   {"context", config.data.context},

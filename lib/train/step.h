@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <functional>
 
 #include "lib/data/loader.h"
@@ -6,6 +7,7 @@
 #include "lib/optim/optimizer.h"
 #include "lib/train/batch.h"
 #include "lib/train/fence.h"
+#include "lib/train/graph.h"
 
 namespace narrowgauge::train {
 
@@ -17,16 +19,19 @@ struct StepResult {
   cuda::StepState state;
 };
 
-// One optimizer step: micro-batches forward and backward, then the update. Queues work and waits for nothing;
-// results are read one step late. No files, no printing.
+// One optimizer step: micro-batches forward and backward, then the update. Queues work and reads results one
+// step late, so that the device never waits for the host; the host waits for the device only where it is more
+// than kMicroBatchesAhead ahead of it, so that what it is asked between micro-batches is asked in time. No
+// files, no printing.
 class Step {
  public:
-  // Both must outlive it. `sequences` of a global batch, `micro_batch` of them at once.
-  Step(model::Transformer& model, optim::Optimizer& optimizer, int64_t sequences, int64_t micro_batch);
+  // Both must outlive it. `sequences` of a global batch at most, `micro_batch` of them at once. With
+  // `cuda_graphs` (use_cuda_graphs) micro-batches and the update become graphs once each of their shapes has
+  // run: the first two steps are slower.
+  Step(model::Transformer& model, optim::Optimizer& optimizer, int64_t sequences, int64_t micro_batch,
+       bool cuda_graphs = false);
 
-  // Waits until the last batch has left the host, so that the loader may reuse it.
-  void wait_for_upload() const { batch_.wait(); }
-
+  // The host batch may change as soon as this returns.
   // `go_on` is asked before each micro-batch with the done fraction of the step; when it says no or a stop
   // request interrupts a micro-batch, the partial gradients are dropped, nothing is updated and the answer is
   // false.
@@ -39,22 +44,31 @@ class Step {
   [[nodiscard]] StepResult latest() const;
 
  private:
+  static constexpr size_t kMicroBatchesAhead = 3;  // the one that the device works on is the first of them
   struct Late {
     at::Tensor host;  // as sums_
     Fence fence;
   };
+  bool queue(const data::GlobalBatch& batch, const cuda::StepInput& input,
+             const std::function<bool(double)>& go_on);
   // All micro-batches forward and backward; false when they were given up.
   bool accumulate(const std::function<bool(double)>& go_on);
+  void add_gradients(const model::Batch& piece);
   [[nodiscard]] StepResult read(size_t slot, const cuda::StepState& state) const;
 
   model::Transformer& model_;
   optim::Optimizer& optimizer_;
   int64_t micro_batch_;
   DeviceBatch batch_;
-  at::Tensor sums_;         // those of ops::LossSums
-  std::vector<Late> late_;  // two, used in turn
-  size_t slot_ = 0;         // of the last step
+  at::Tensor sums_;          // those of ops::LossSums
+  at::Tensor one_;           // the loss's own gradient
+  std::vector<Fence> ends_;  // of the last micro-batches, used in turn
+  size_t end_ = 0;           // the oldest of them
+  std::vector<Late> late_;   // two, used in turn
+  size_t slot_ = 0;          // of the last step
   cuda::StepState previous_state_;
+  Graphs graphs_;
+  const void* slab_ = nullptr;  // that the graphs work in
 };
 
 }  // namespace narrowgauge::train

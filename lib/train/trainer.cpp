@@ -35,7 +35,8 @@ class Trainer {
         config_(session_.config),
         signals_(config_.train.stop_grace),
         reporter_(session_.folder, config_, session_.device, *session_.memory, session_.position.step),
-        step_(*session_.model, *session_.optimizer, session_.sequences(), config_.train.micro_batch),
+        step_(*session_.model, *session_.optimizer, session_.sequences(), config_.train.micro_batch,
+              session_.cuda_graphs),
         loader_(session_.make_loader()) {
     if (session_.position.step > 0) saved_step_ = session_.position.step;  // what was resumed is on disk
   }
@@ -72,7 +73,6 @@ class Trainer {
   bool train_step() {
     Position& position = session_.position;
     const double waited = loader_->wait_seconds();
-    step_.wait_for_upload();
     const data::GlobalBatch& batch = loader_->next();
     const int64_t schedule =
         config_.optim.schedule_steps > 0 ? config_.optim.schedule_steps : config_.train.steps;
@@ -108,7 +108,7 @@ class Trainer {
   [[nodiscard]] bool worth_finishing(double begin, double fraction) const {
     if (!signals_.requested()) return true;
     const double spent = reporter_.seconds() - begin;
-    // On a GPU the host runs ahead of the device, so what it has queued says too little about the time.
+    // On a GPU the host is a few micro-batches ahead of the device, at the start of a step as now.
     const double whole =
         std::max(fraction > 0 ? spent / fraction : 0.0, reporter_.seconds_per_step().value_or(0));
     return whole * (1 - fraction) < seconds_to_interruption();

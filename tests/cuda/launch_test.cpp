@@ -1,7 +1,10 @@
 // Launch plans as tables, for an RTX 5080 and an H200, and the errors of launchers. Needs no GPU.
+#include <chrono>
 #include <cstdint>
+#include <limits>
 
 #include "cuda/error.h"
+#include "cuda/launch_delay.h"
 #include "cuda/rms_norm.h"
 #include "cuda/rope.h"
 #include "cuda/scale.h"
@@ -16,6 +19,20 @@ constexpr DeviceLimits kH200{.sm_count = 132,
                              .max_threads_per_sm = 2048,
                              .compute_major = 9,
                              .compute_minor = 0};
+
+TEST_CASE("a launch costs what it is told to cost") {
+  const auto microseconds = [](int launches) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < launches; ++i) launch_delay();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  };
+  set_launch_delay(200);
+  CHECK(microseconds(10) >= 2000);
+  set_launch_delay(0);
+  CHECK(microseconds(1000) < 1000);
+  CHECK_THROWS_AS(set_launch_delay(-1), LaunchError);
+  CHECK_THROWS_AS(set_launch_delay(std::numeric_limits<double>::infinity()), LaunchError);
+}
 
 TEST_CASE("flat launches give one item a thread up to 64 waves") {
   CHECK(plan_flat(1, kRtx5080Limits).blocks == 1);

@@ -1,12 +1,15 @@
 #pragma once
 // Embedding, linear and the chunked loss, whatever the device.
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 
 #include "lib/ops/cross_entropy.h"
 #include "lib/ops/embedding.h"
 #include "lib/ops/linear.h"
 #include "lib/ops/linear_cross_entropy.h"
+#include "lib/ops/sum.h"
+#include "lib/ops/token_order.h"
 #include "tests/ops/loss_reference.h"
 
 namespace narrowgauge::test {
@@ -32,6 +35,13 @@ inline void check_embedding(at::Device device, at::ScalarType dtype, int64_t cou
   const at::Tensor again = before.clone();
   ops::embedding_backward(again, dy, tokens);
   CHECK(same_bits(dweight, again));
+
+  const at::Tensor on_host = tokens.cpu();
+  const at::Tensor order = at::empty_like(on_host);
+  ops::token_order(on_host.const_data_ptr<int32_t>(), count, order.data_ptr<int32_t>());
+  const at::Tensor ordered = before.clone();
+  ops::embedding_backward(ordered, dy, tokens, order.to(device));
+  CHECK(same_bits(dweight, ordered));
 }
 
 inline void check_embedding_outside(at::Device device) {
@@ -71,6 +81,25 @@ inline void check_linear(at::Device device, at::ScalarType dtype, at::ScalarType
   check_as_good(dw, plain, expected, "dw");
 }
 
+// Sums of x and of its squares, added to what is there: near fp64, and the same bits twice. Returns them.
+inline at::Tensor check_sums(at::Device device, int64_t count) {
+  INFO("count " << count);
+  const at::Tensor x = Draws(5, device).normal({count}, at::kFloat, 3.0) + 9.0;
+  at::Tensor sums = at::full({2}, 2.0, x.options());
+  const auto add = [&](const at::Tensor& to) {
+    ops::sum_into(to.select(0, 0), x);
+    ops::sum_squares_into(to.select(0, 1), x);
+  };
+  add(sums);
+  const at::Tensor exact = x.to(at::kDouble);
+  CHECK(std::abs(sums[0].item<double>() / (exact.sum().item<double>() + 2) - 1) < 1e-6);
+  CHECK(std::abs(sums[1].item<double>() / (exact.square().sum().item<double>() + 2) - 1) < 1e-6);
+  const at::Tensor again = at::full({2}, 2.0, x.options());
+  add(again);
+  CHECK(same_bits(sums, again));
+  return sums.cpu();
+}
+
 struct ChunkedLoss {
   ops::LossSums sums;
   at::Tensor dhidden;
@@ -84,6 +113,7 @@ inline ops::LossBuffers loss_buffers(const at::Tensor& hidden, const at::Tensor&
   const auto fp32 = hidden.options().dtype(at::kFloat);
   return {.losses = at::full({hidden.size(0)}, kNan, fp32),
           .lse = at::full({hidden.size(0)}, kNan, fp32),
+          .sums = at::full({3}, kNan, fp32),
           .logits = at::full({chunk, (vocab + 7) / 8 * 8}, kNan, hidden.options()).narrow(1, 0, vocab),
           .dhidden = dhidden};
 }

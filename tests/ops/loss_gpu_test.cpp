@@ -70,6 +70,12 @@ TEST_CASE("embedding on CUDA equals fp64", "[sanitize]") {
   });
 }
 
+TEST_CASE("sums on CUDA equal those on the CPU", "[sanitize]") {
+  for (const int64_t count : {0, 1, 31, 1024, 4097, 65536}) {
+    CHECK(same_bits(check_sums(kGpu, count), check_sums(at::kCPU, count)));
+  }
+}
+
 TEST_CASE("linear on CUDA equals fp64") {
   for (const int64_t rows : {0, 1, 65, 1024}) {
     for (const int64_t in : {41, 256}) {

@@ -1,5 +1,9 @@
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
 #include "tests/ops/allocations.h"
 #include "tests/ops/cross_entropy_cases.h"
 #include "tests/ops/loss_cases.h"
@@ -40,6 +44,35 @@ TEST_CASE("cross-entropy refuses wrong arguments") {
   CHECK_THROWS_AS(run(at::ones({2, 4}), targets.to(at::kLong), 4), c10::Error);
   CHECK_THROWS_AS(run(at::ones({4, 2}).t(), targets, 4), c10::Error);
   CHECK_THROWS_AS(run(at::ones({2, 4}, at::kDouble), targets, 4), c10::Error);
+}
+
+TEST_CASE("sums on the CPU") {
+  for (const int64_t count : {0, 1, 31, 1024, 4097, 65536}) check_sums(kCpu, count);
+  const at::Tensor out = at::zeros({});
+  CHECK_THROWS_AS(ops::sum_into(at::zeros({2}), at::ones({3})), c10::Error);
+  CHECK_THROWS_AS(ops::sum_into(out, at::ones({3}, at::kDouble)), c10::Error);
+  CHECK_THROWS_AS(ops::sum_into(out, at::ones({3, 4}).t()), c10::Error);
+}
+
+TEST_CASE("the order of tokens is the stable one") {
+  const auto check = [](const std::vector<int32_t>& tokens) {
+    std::vector<int32_t> expected(tokens.size());
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<int32_t>(i);
+    std::stable_sort(expected.begin(), expected.end(), [&](int32_t a, int32_t b) {
+      return tokens[static_cast<size_t>(a)] < tokens[static_cast<size_t>(b)];
+    });
+    std::vector<int32_t> order(tokens.size(), -1);
+    ops::token_order(tokens.data(), static_cast<int64_t>(tokens.size()), order.data());
+    CHECK(order == expected);
+  };
+  check({});
+  check({7});
+  check({7, 7, 7});
+  check({0, -1, INT32_MAX, INT32_MIN, 5, -1, 0});
+  for (const int64_t vocab : {2, 2048, 2049, 32000, 5000000}) {
+    const at::Tensor tokens = Draws(8, kCpu).integers(-1, vocab, {5000});
+    check({tokens.const_data_ptr<int32_t>(), tokens.const_data_ptr<int32_t>() + tokens.numel()});
+  }
 }
 
 TEST_CASE("embedding on the CPU equals fp64") {

@@ -13,13 +13,13 @@
 
 namespace narrowgauge::test {
 
-void check_bad_gradient(c10::Device device, const std::string& dtype) {
+void check_bad_gradient(c10::Device device, const std::string& dtype, bool cuda_graphs) {
   const Config config = small_config(dtype, 32);
   const auto model = train::make_model(config, device);
   train::set_initial_weights(*model, config);
   const auto optimizer = train::make_optimizer(config, *model);
   optimizer->reset_master();
-  train::Step step(*model, *optimizer, 8, 4);
+  train::Step step(*model, *optimizer, 8, 4, cuda_graphs);
   std::vector<int32_t> tokens(8 * 32, 5);
   data::GlobalBatch batch;
   batch.sequences = 8;

@@ -48,6 +48,7 @@ TEST_CASE("a gradient that is not finite skips the step on the GPU") {
   use_gpu();
   check_bad_gradient(kGpu, "bf16");
   check_bad_gradient(kGpu, "fp32");
+  check_bad_gradient(kGpu, "bf16", /*cuda_graphs=*/true);
 }
 
 TEST_CASE("10 steps with and without recomputation give the same bits on the GPU") {

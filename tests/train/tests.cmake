@@ -15,5 +15,8 @@ narrowgauge_test(train/step cpu narrowgauge_test_steps)
 narrowgauge_test(train/states slow narrowgauge_test_runs)
 narrowgauge_test(train/step_gpu gpu narrowgauge_test_steps narrowgauge_test_runs)
 narrowgauge_test(train/states_gpu gpu narrowgauge_test_runs)
+if(NARROWGAUGE_CUDA)
+  narrowgauge_test(train/graphs_gpu gpu narrowgauge_test_steps narrowgauge_test_runs)
+endif()
 
 narrowgauge_test(train/checkpoint_test cpu narrowgauge_train)

@@ -1,0 +1,30 @@
+#include "cuda/launch_delay.h"
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+
+#include "cuda/error.h"
+
+namespace narrowgauge::cuda {
+namespace {
+
+std::atomic<double> delay{0};  // microseconds
+
+}  // namespace
+
+void set_launch_delay(double microseconds) {
+  require(std::isfinite(microseconds) && microseconds >= 0, "set_launch_delay: negative or not finite");
+  delay.store(microseconds, std::memory_order_relaxed);
+}
+
+void launch_delay() {
+  const double microseconds = delay.load(std::memory_order_relaxed);
+  if (microseconds == 0) return;
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  while (std::chrono::duration<double, std::micro>(Clock::now() - begin).count() < microseconds) {
+  }
+}
+
+}  // namespace narrowgauge::cuda
