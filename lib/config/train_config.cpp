@@ -19,6 +19,8 @@ ConfigSection train_section() {
   rows.choice("dtype", &T::dtype, {"bf16", "fp32"}, "Type of weights and activations.");
   rows.boolean("deterministic", &T::deterministic, "The same config, seed and GPU give the same bits.");
   rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"}, "Kernel of attention.");
+  rows.boolean("tune_kernels", &T::tune_kernels,
+               "Time the matrix products of a bf16 run on a GPU once and use the fastest algorithms.");
   rows.number("z_loss", &T::z_loss, at_least(0), "", "Weight of the squared log-sum-exp in the loss.");
   rows.integer("save_every", &T::save_every, at_least(0), "steps",
                "Distance of checkpoints; 0: only at the end.");
