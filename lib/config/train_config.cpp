@@ -22,6 +22,8 @@ ConfigSection train_section() {
               "Kernel of attention; auto: the fastest that can do the job, timed once a shape and card.");
   rows.choice("cuda_graphs", &T::cuda_graphs, {"auto", "on", "off"},
               "Record the kernels of a step once and replay them, which spares the host; auto: on a GPU.");
+  rows.boolean("tune_kernels", &T::tune_kernels,
+               "Time the matrix products of a bf16 run on a GPU once and use the fastest algorithms.");
   rows.number("z_loss", &T::z_loss, at_least(0), "",
               "Weight of the squared log-sum-exp in what is trained; the reported loss is without it.");
   rows.integer("save_every", &T::save_every, at_least(0), "steps",

@@ -14,6 +14,7 @@ struct TrainConfig {
   bool deterministic = false;
   std::string attention = "auto";    // auto | flash | cudnn | math
   std::string cuda_graphs = "auto";  // auto | on | off
+  bool tune_kernels = true;          // GPU, bf16: choose GEMM algorithms by timing
   double z_loss = 0.0;               // weight of the squared log-sum-exp
   int64_t save_every = 500;          // steps; 0: only at the end
   int64_t keep_last = 2;             // checkpoints

@@ -4,6 +4,8 @@
 #include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 
+#include "lib/ops/gemm.h"
+
 namespace narrowgauge::ops {
 namespace {
 
@@ -18,6 +20,7 @@ void check_rows(const at::Tensor& narrow, const at::Tensor& wide, const char* wh
 void linear_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w) {
   const c10::NoGradGuard no_grad;
   check_rows(y, x, "y and x");
+  if (y.is_cuda()) return gemm(y, x, false, w, true, /*accumulate=*/false);
   at::Tensor out = y;
   at::mm_out(out, x, w.t());
 }
@@ -25,6 +28,7 @@ void linear_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& 
 void linear_input_grad(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& w) {
   const c10::NoGradGuard no_grad;
   check_rows(dx, dy, "dx and dy");
+  if (dx.is_cuda()) return gemm(dx, dy, false, w, false, /*accumulate=*/false);
   at::Tensor out = dx;
   at::mm_out(out, dy, w);
 }
@@ -32,16 +36,61 @@ void linear_input_grad(const at::Tensor& dx, const at::Tensor& dy, const at::Ten
 void linear_weight_grad(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x) {
   const c10::NoGradGuard no_grad;
   check_rows(dy, x, "dy and x");
+  if (dw.is_cuda()) return gemm(dw, dy, true, x, false, /*accumulate=*/true);
   if (dy.size(0) == 0) return;
   // One Tensor object for self and out: addmm copies self into any other.
   at::Tensor out = dw;
   if (dw.scalar_type() == x.scalar_type()) {
     at::addmm_out(out, out, dy.t(), x, /*beta=*/1, /*alpha=*/1);
-  } else if (dw.is_cuda()) {
-    at::addmm_out(out, out, dy.t(), x, dw.scalar_type(), /*beta=*/1, /*alpha=*/1);
   } else {
     at::addmm_out(out, out, dy.t().to(dw.scalar_type()), x.to(dw.scalar_type()), /*beta=*/1, /*alpha=*/1);
   }
+}
+
+void ProductTimings::add(const ProductTimings& other, double uses) {
+  in_force += other.in_force;
+  recalled += other.recalled;
+  timed += other.timed;
+  refused += other.refused;
+  left += other.left;
+  first_us += uses * other.first_us;
+  chosen_us += uses * other.chosen_us;
+}
+
+ProductTimings time_linear(const LinearShape& s, at::Device device, int64_t byte_limit) {
+  // As the three functions above call gemm.
+  const GemmShape forward{.m = s.rows,
+                          .n = s.out,
+                          .k = s.in,
+                          .transpose_b = true,
+                          .lda = s.in,
+                          .ldb = s.in,
+                          .ldc = s.y_stride,
+                          .in = s.dtype,
+                          .out = s.dtype};
+  const GemmShape input_grad{.m = s.rows,
+                             .n = s.in,
+                             .k = s.out,
+                             .lda = s.y_stride,
+                             .ldb = s.in,
+                             .ldc = s.in,
+                             .in = s.dtype,
+                             .out = s.dtype};
+  const GemmShape weight_grad{.m = s.out,
+                              .n = s.in,
+                              .k = s.rows,
+                              .transpose_a = true,
+                              .lda = s.y_stride,
+                              .ldb = s.in,
+                              .ldc = s.in,
+                              .in = s.dtype,
+                              .out = s.grad_dtype,
+                              .accumulate = true};
+  ProductTimings all;
+  for (const GemmShape& shape : {forward, input_grad, weight_grad}) {
+    all.add(time_gemm(shape, device, byte_limit));
+  }
+  return all;
 }
 
 }  // namespace narrowgauge::ops

@@ -23,6 +23,7 @@ constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kConfig = "config.yaml";
+constexpr const char* kChoices = "choices.json";
 constexpr std::string_view kFolderPrefix = "step-";
 constexpr int64_t kOverheadBytes = 1 << 20;  // headers and small files
 
@@ -101,6 +102,8 @@ fs::path CheckpointStore::folder(int64_t step) const {
   return run_ / "checkpoints" / fmt::format("{}{:08}", kFolderPrefix, step);
 }
 
+fs::path CheckpointStore::choices_file(int64_t step) const { return folder(step) / kChoices; }
+
 std::vector<int64_t> CheckpointStore::complete() const {
   std::vector<int64_t> steps;
   for (const fs::path& path : entries(run_ / "checkpoints")) {
@@ -132,6 +135,7 @@ void CheckpointStore::save(const CheckpointState& state, int64_t keep_last, int6
   manifest[kOptimizer] = io::write_safetensors(path / kOptimizer, state.optimizer);
   manifest[kState] = write_text(path / kState, format_state(state));
   manifest[kConfig] = write_text(path / kConfig, dump_config(state.config));
+  if (!state.choices.empty()) manifest[kChoices] = write_text(path / kChoices, state.choices);
   write_manifest(path, manifest);
   temporary.publish();
   prune(state.step, keep_last, keep_every);
@@ -162,10 +166,12 @@ void CheckpointStore::prune(int64_t saved, int64_t keep_last, int64_t keep_every
 CheckpointState CheckpointStore::read_state(int64_t step) const {
   const fs::path path = folder(step);
   try {
-    check_contents(path, read_manifest(path));
+    const Manifest manifest = read_manifest(path);
+    check_contents(path, manifest);
     CheckpointState state;
     parse_state(read_file(path / kState), path / kState, state);
     state.config = load_config(path / kConfig, {});
+    if (manifest.contains(kChoices)) state.choices = read_file(path / kChoices);
     return state;
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}; {}", error.what(), remedy(step)));

@@ -28,14 +28,15 @@ struct CheckpointState {
   cuda::StepState step_state;
   Config config;  // resolved
   RunIdentity identity;
+  std::string choices;  // the kernels in use (lib/ops/choice_file.h); empty: none were chosen
   std::vector<io::NamedTensor> weights;
   std::vector<io::NamedTensor> optimizer;
 };
 
 // A checkpoint is the folder RUN/checkpoints/step-00000500 with weights.safetensors, optimizer.safetensors,
-// state.json, config.yaml and, written last, manifest.json: the size and XXH3-64 of every other file. It is
-// written under a temporary name, fsynced and renamed, so a folder without a valid manifest is never a
-// checkpoint.
+// state.json, config.yaml, choices.json where kernels were chosen and, written last, manifest.json: the size
+// and XXH3-64 of every other file. It is written under a temporary name, fsynced and renamed, so a folder
+// without a valid manifest is never a checkpoint.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path run);
@@ -50,6 +51,7 @@ class CheckpointStore {
   [[nodiscard]] std::vector<int64_t> complete() const;
   [[nodiscard]] std::optional<int64_t> newest() const;
   [[nodiscard]] std::filesystem::path folder(int64_t step) const;
+  [[nodiscard]] std::filesystem::path choices_file(int64_t step) const;
 
   // The resolved config and numbers of a checkpoint (tensors empty). Verifies all checksums: UserError names
   // the file.

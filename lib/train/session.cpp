@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -16,6 +18,8 @@ RunIdentity identity_of(const Config& config, const Corpus& corpus) {
                       corpus.tokenizer ? corpus.tokenizer->hash() : 0);
 }
 
+constexpr int64_t kTimingBytes = int64_t{1} << 30;  // of device memory, while kernels are timed
+
 }  // namespace
 
 Session::Session(const TrainRequest& request)
@@ -29,6 +33,7 @@ Session::Session(const TrainRequest& request)
   if (const auto step = folder.resume_step()) {
     restore(*step, request.allow_data_change);
   } else {
+    choose({}, {});
     model = make_model(config, device.device);
     set_initial_weights(*model, config);
     optimizer = make_optimizer(config, *model);
@@ -48,12 +53,17 @@ void Session::restore(int64_t step, bool allow_data_change) {
                     "another train.tokens_per_step (it was {})",
                     saved.sequences, sequences(), saved.config.train.tokens_per_step));
   }
+  choose(saved.choices, folder.checkpoints().choices_file(step));
   model = make_model(config, device.device);
   optimizer = make_optimizer(config, *model);
   folder.checkpoints().load_tensors(step, named_weights(model->arena()), optimizer->state_tensors());
   optimizer->write_state(saved.step_state);
   position = {.step = saved.step, .tokens = saved.tokens, .sequences = saved.sequences};
   log_info(fmt::format("resuming {} at step {}", folder.path().string(), step));
+}
+
+void Session::choose(const std::string& saved, const std::filesystem::path& path) {
+  kernels = choose_kernels(config, device, std::min(kTimingBytes, memory->cap() / 2), saved, path);
 }
 
 std::unique_ptr<data::Loader> Session::make_loader() const {
@@ -76,6 +86,7 @@ void Session::save() {
                              .step_state = optimizer->read_state(),
                              .config = config,
                              .identity = identity_of(config, corpus),
+                             .choices = choices_in_force(kernels),
                              .weights = named_weights(model->arena()),
                              .optimizer = optimizer->state_tensors()},
                             config.train.keep_last, config.train.keep_every);

@@ -4,6 +4,7 @@
 #include "lib/data/loader.h"
 #include "lib/train/corpus.h"
 #include "lib/train/device.h"
+#include "lib/train/kernel_choices.h"
 #include "lib/train/run_folder.h"
 #include "lib/train/setup.h"
 #include "lib/train/trainer.h"
@@ -36,11 +37,14 @@ struct Session {
   Corpus corpus;
   Position position;
   std::unique_ptr<DeviceMemory> memory;
+  KernelChoices kernels;
   std::unique_ptr<model::Transformer> model;
   std::unique_ptr<optim::Optimizer> optimizer;
 
  private:
   void restore(int64_t step, bool allow_data_change);
+  // `saved` and `path` as in train::choose_kernels.
+  void choose(const std::string& saved, const std::filesystem::path& path);
 };
 
 }  // namespace narrowgauge::train

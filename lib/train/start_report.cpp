@@ -45,12 +45,14 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
                        session.sequences(), config.data.context, config.train.micro_batch,
                        request.config.train.micro_batch == 0 ? " (auto)" : "", recompute,
                        request.config.memory.recompute.empty() ? " (auto)" : ""));
+  if (!session.kernels.gemm.empty()) log_info("GEMM: " + session.kernels.gemm);
   reporter.event("start", session.position.step,
                  {{"parameters", parameters},
                   {"device", session.device.name},
                   {"driver", session.device.driver},
                   {"dtype", config.train.dtype},
                   {"attention", ops::attention_kernel_name(model.attention_choice().kernel)},
+                  {"gemm", session.kernels.gemm},
                   {"deterministic", deterministic},
                   {"recompute", recompute},
                   {"cuda_graphs", session.cuda_graphs},

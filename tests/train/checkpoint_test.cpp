@@ -112,6 +112,7 @@ TEST_CASE("A checkpoint comes back bit for bit") {
   CheckpointState state = make_state(500);
   state.config.optim.lr = 0.1 + 0.2;
   state.config.model.layers = 3;
+  state.choices = "{}\n";
   auto& step = state.step_state;
   step.input = {.learning_rate = 1e-38f, .inverse_tokens = 1.0f / 3, .seed = UINT64_MAX, .step = 499};
   step.adam_step = 498;
@@ -127,6 +128,7 @@ TEST_CASE("A checkpoint comes back bit for bit") {
   CHECK(back.step == 500);
   CHECK(back.tokens == state.tokens);
   CHECK(back.sequences == state.sequences);
+  CHECK(back.choices == state.choices);
   CHECK(back.step_state.input.seed == UINT64_MAX);
   CHECK(back.step_state.input.step == 499);
   CHECK(back.step_state.adam_step == 498);

@@ -44,7 +44,14 @@ Config byte_config(const std::string& corpus, const std::string& device, const s
   return config;
 }
 
+fs::path kernel_cache() {
+  static const TemporaryFolder folder;
+  ::setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  return folder / "narrowgauge/choices.json";
+}
+
 void train_run(const Config& config, const fs::path& run, const std::string& resume) {
+  kernel_cache();
   train::train({.config = config, .run = run, .resume = resume});
 }
 

@@ -15,6 +15,9 @@ std::string write_corpus(const std::filesystem::path& folder);
 Config byte_config(const std::string& corpus, const std::string& device, const std::string& dtype,
                    int64_t layers, int64_t hidden, int64_t context);
 
+// The cache of kernel choices that train_run's runs share, a file of this process alone.
+std::filesystem::path kernel_cache();
+
 // Trains in this process, anew or with a resume word.
 void train_run(const Config& config, const std::filesystem::path& run, const std::string& resume = "");
 

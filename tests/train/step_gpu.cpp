@@ -1,6 +1,7 @@
 // Steps and whole runs on the GPU.
 #include <fmt/format.h>
 
+#include "lib/ops/gemm.h"
 #include "lib/train/device.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -83,6 +84,37 @@ TEST_CASE("a resumed run on the GPU continues with the same bits") {
     train_run(config, folder / (name + "-parts"), "auto");
     require_same_losses(folder / (name + "-whole"), folder / (name + "-parts"));
   }
+}
+
+std::string kernel_report(const std::filesystem::path& run) {
+  return rows(run, "start").back().at("gemm").get<std::string>();
+}
+
+TEST_CASE("a resumed run uses the kernels of its checkpoint") {
+  const TemporaryFolder folder;
+  Config config = byte_config(write_corpus(folder.path()), "cuda", "bf16", 2, 128, 128);
+  config.optim.schedule_steps = 20;
+  config.train.micro_batch = 4;
+  config.memory.loss_chunk = 200;  // with a tail
+  config.train.steps = 20;
+  train_run(config, folder / "whole");
+  CHECK(ops::unchosen_gemms() == 0);
+  config.train.steps = 9;
+  train_run(config, folder / "parts");
+  CHECK(kernel_report(folder / "parts").find("from cache") != std::string::npos);
+  config.train.steps = 20;
+  std::filesystem::remove(kernel_cache());
+  train_run(config, folder / "parts", "auto");
+  const std::string report = kernel_report(folder / "parts");
+  INFO(report);
+  CHECK(report.find("18 shapes, algorithms 18 from the checkpoint") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(kernel_cache()));
+  require_same_losses(folder / "whole", folder / "parts");
+
+  config.train.tune_kernels = false;
+  train_run(config, folder / "heuristics");
+  CHECK(kernel_report(folder / "heuristics") == "first heuristics (train.tune_kernels is false)");
+  CHECK_FALSE(std::filesystem::exists(folder / "heuristics/checkpoints/step-00000020/choices.json"));
 }
 
 TEST_CASE("a small model overfits one batch on the GPU") {
