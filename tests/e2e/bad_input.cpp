@@ -94,6 +94,15 @@ TEST_CASE("bad run folders") {
   require_user_error(run({"sample", shop.text("nowhere")}), {"nowhere", "no complete checkpoint"});
 }
 
+TEST_CASE("bad benches") {
+  const Workshop& shop = workshop();
+  require_user_error(run({"bench", "kernel"}), {"kernel", "kernels"});
+  require_user_error(run({"bench", "step", "--set", "train.micro_batch=3"}), {"train.micro_batch", "16"});
+  require_user_error(run({"bench", "render", shop.text("no-results")}), {"no-results", "--json"});
+  write_text(shop.path("results/a.json"), "{}");
+  require_user_error(run({"bench", "render", shop.text("results")}), {"a.json"});
+}
+
 TEST_CASE("no GPU") {
   if (fs::exists("/dev/nvidia0")) {
     WARN("a GPU is here: not tested");
