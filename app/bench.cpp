@@ -103,7 +103,7 @@ int run_bench(int argc, char** argv) {
   }
   const Config config = arguments->given("config")
                             ? load_config(arguments->text("config"), arguments->list("set"))
-                            : parse_config("{}", "the defaults", arguments->list("set"));
+                            : parse_config("", "the defaults", arguments->list("set"));
   bench::Json result = measure(what, config, *arguments);
   if (arguments->given("commit")) result["commit"] = arguments->text("commit");
   for (const bench::Table& table :

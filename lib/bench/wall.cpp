@@ -24,13 +24,14 @@ Json measure_wall(const Machine& machine, const Config& config) {
     return measure_case(machine, one, copy)["median_us"];
   };
   const int64_t chunk = std::min(rows, config.memory.loss_chunk);
+  const Json gemm = measure_gemm(machine, config, rows);
   const Json attention = measure_attention(machine, config, micro_batch);
   double optimizer = 0;
   for (const Measured& one : optimizer_cases(machine.device(), config, {config.optim.master})) {
     optimizer += median(one);
   }
   Json wall = {{"copy_gb_s", copy},
-               {"gemm", measure_gemm(machine, config, rows)["us_per_token"]},
+               {"gemm", gemm["us_per_token"]},
                {"attention", fastest_attention(attention, config.train.deterministic)},
                {"traffic", least_traffic(config.model) / copy * 1e-3},
                {"loss", median(loss_cases(machine.device(), config.model, chunk).front()) /

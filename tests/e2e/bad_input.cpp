@@ -99,6 +99,7 @@ TEST_CASE("bad benches") {
   require_user_error(run({"bench", "kernel"}), {"kernel", "kernels"});
   require_user_error(run({"bench", "step", "--set", "train.micro_batch=3"}), {"train.micro_batch", "16"});
   require_user_error(run({"bench", "render", shop.text("no-results")}), {"no-results", "--json"});
+  fs::create_directory(shop.path("results"));
   write_text(shop.path("results/a.json"), "{}");
   require_user_error(run({"bench", "render", shop.text("results")}), {"a.json"});
 }
@@ -109,6 +110,7 @@ TEST_CASE("no GPU") {
     return;
   }
   require_user_error(train("gpu", {"train.device=cuda"}), {"train.device", "cuda", "cpu"});
+  require_user_error(run({"bench", "kernels"}), {"bench", "CUDA device"});
 }
 
 TEST_CASE("full disk") {
