@@ -31,5 +31,6 @@ int run_eval(int argc, char** argv);
 int run_sample(int argc, char** argv);
 int run_export(int argc, char** argv);
 int run_config(int argc, char** argv);
+int run_bench(int argc, char** argv);
 
 }  // namespace narrowgauge::app

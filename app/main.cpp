@@ -24,6 +24,7 @@ const std::vector<Command> kCommands{
     {"sample", "let a run write text", run_sample},
     {"export", "write a run as a Hugging Face folder", run_export},
     {"config", "check a config file and print it in full, or explain every key", run_config},
+    {"bench", "measure kernels, matrix products, attention or whole steps on this GPU", run_bench},
 };
 
 std::string help() {

@@ -124,6 +124,16 @@ TEST_CASE("bad run folders") {
   require_user_error(run({"eval", shop.text("data")}), {"data", "no complete checkpoint"});
 }
 
+TEST_CASE("bad benches") {
+  const Workshop& shop = workshop();
+  require_user_error(run({"bench", "kernel"}), {"kernel", "kernels"});
+  require_user_error(run({"bench", "step", "--set", "train.micro_batch=3"}), {"train.micro_batch", "16"});
+  require_user_error(run({"bench", "render", shop.text("no-results")}), {"no-results", "--json"});
+  fs::create_directory(shop.path("results"));
+  write_text(shop.path("results/a.json"), "{}");
+  require_user_error(run({"bench", "render", shop.text("results")}), {"a.json"});
+}
+
 TEST_CASE("no GPU") {
   if (fs::exists("/dev/nvidia0")) {
     WARN("a GPU is here: not tested");
@@ -135,6 +145,7 @@ TEST_CASE("no GPU") {
   require_user_error(run({"sample", finished, "--device", "cuda"}), {"--device is cuda", "--device cpu"});
   require_user_error(run({"sample", finished, "--device", "gpu"}),
                      {"--device", "\"gpu\"", "auto, cuda or cpu"});
+  require_user_error(run({"bench", "kernels"}), {"bench", "CUDA device"});
 }
 
 TEST_CASE("full disk") {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Collects what tests/gpu/run.sh needs on a machine with a GPU but no build: tests/gpu/pack.sh FOLDER
-# (the program and GPU tests of $BUILD, default build/, stripped, the SentencePiece libraries, golden models and training tokens).
+# (the program and GPU tests of $BUILD, default build/, stripped, the SentencePiece libraries, golden models and training tokens;
+# with PEERS=1 also the optimizers of the peers in tests/peer, from PyPI).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:?usage: tests/gpu/pack.sh FOLDER}
@@ -17,4 +18,11 @@ cp -r "$shared/golden" "$out/golden"
 cp "$shared/data/tinyshakespeare.txt" "$out/data/"
 "$build/narrowgauge" tokenizer train --input "$out/data/tinyshakespeare.txt" --vocab 32000 --out "$out/data/tok.model"
 "$build/narrowgauge" prepare --input "$out/data/tinyshakespeare.txt" --tokenizer "$out/data/tok.model" --out "$out/data/shakespeare"
+git describe --always --dirty >"$out/commit"
+if [ "${PEERS:-0}" = 1 ]; then
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$out/python" bitsandbytes torchao
+  # Only the code that an Nvidia card and CUDA 13 use.
+  find "$out/python/bitsandbytes" -name 'libbitsandbytes_*.so' ! -name 'libbitsandbytes_cuda13*' -delete
+  find "$out/python/torchao" -name '_C*.so' -delete
+fi
 du -sh "$out"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # The measurements and checks that need a GPU, in parts of under 8 minutes each:
 #   tests/gpu/run.sh PACK PART...      PACK: the folder that tests/gpu/pack.sh filled; logs go to $OUT (default gpu-logs)
-# parts: tests, sanitize, export, smoke, mask, flagship, peer, resume, states
+# parts: tests, sanitize, export, smoke, mask, flagship, peer, resume, states, bench, compare, sweep
+# compare and sweep keep their results in $RESULTS (default bench/compare.jsonl) and go on where they were: repeat them until
+# they say that nothing is left. $SETTINGS: settings of narrowgauge's runs in compare, one or more KEY=VALUE.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 pack=$(readlink -f "${1:?usage: tests/gpu/run.sh PACK PART...}")
@@ -171,11 +173,41 @@ states() { # 8-bit AdamW against fp32 AdamW, 3 seeds x 1000 steps
   for program in "$pack"/tests/*states*; do check "$(basename "$program")" timeout 500 "$program" --durations yes; done
 }
 
+commit=$(cat "$pack/commit" 2>/dev/null || true)
+results=${RESULTS:-bench/compare.jsonl}
+
+bench() { # kernels, products, attention and the step, not deterministic and deterministic
+  mkdir -p "$out/bench"
+  local what name flags
+  for what in ${BENCH:-kernels gemm attention step step-deterministic}; do
+    name=$what flags=(--set memory.budget=$budget)
+    if [ "${what%-deterministic}" != "$what" ]; then flags+=(--set train.deterministic=true); fi
+    if [ "${what#step}" != "$what" ]; then
+      flags+=(--kernels --set optim.master=stochastic)
+      for setting in ${SETTINGS:-}; do flags+=(--set "$setting"); done
+    fi
+    check "bench_$name" timeout 300 "$narrowgauge" bench "${what%-deterministic}" configs/1b-16gb.yaml "${flags[@]}" \
+      --json "$out/bench/$name.json" --commit "$commit"
+    cat "$out/bench_$name.log"
+  done
+}
+
+compare() { # PART: narrowgauge beside the torch.compile stacks (run), or over batch, context and model sizes (sweep)
+  local flags=() setting
+  for setting in ${SETTINGS:-}; do flags+=(--set "$setting"); done
+  check "compare_$1" env PYTHONPATH="$pack/python${PYTHONPATH:+:$PYTHONPATH}" python3 tests/peer/compare.py "$1" \
+    --program "$narrowgauge" --results "$results" --commit "$commit" "${flags[@]}"
+  cat "$out/compare_$1.log"
+  cp "$results" "$out/compare.jsonl"
+}
+
 for part in "$@"; do
   case $part in
     tests) gpu_tests ;;
     export) export_check ;;
-    sanitize | smoke | mask | flagship | peer | resume | states) $part ;;
+    compare) compare run ;;
+    sweep) compare sweep ;;
+    bench | sanitize | smoke | mask | flagship | peer | resume | states) $part ;;
     *) echo "unknown part: $part" >&2; exit 2 ;;
   esac
 done

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$1"
 
 declare -A rank=([cuda]=0 [lib/base]=0 [lib/config]=1 [lib/data]=1 [lib/layout]=2 [lib/plan]=3 [lib/ops]=3
-  [lib/model]=4 [lib/optim]=4 [lib/io]=4 [lib/train]=5 [app]=6)
+  [lib/model]=4 [lib/optim]=4 [lib/io]=4 [lib/train]=5 [lib/bench]=6 [app]=7)
 failed=0
 refuse() {
   echo "$1"

@@ -1,0 +1,109 @@
+#include "lib/bench/attention.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include "lib/base/log.h"
+#include "lib/bench/kernel_cases.h"
+#include "lib/ops/attention.h"
+
+namespace narrowgauge::bench {
+namespace {
+
+// Everything that one layer's attention reads and writes. The only place that calls the op.
+class AttentionCall {
+ public:
+  AttentionCall(at::Device device, const ops::AttentionShape& shape, ops::AttentionKernel kernel)
+      : shape_(shape), kernel_(kernel) {
+    const int64_t tokens = shape.batch * shape.context;
+    const int64_t width = shape.heads * shape.head_dim;
+    qkv_ = random_normal(device, {tokens, width + 2 * shape.kv_heads * shape.head_dim}, at::kBFloat16);
+    dout_ = random_normal(device, {tokens, width}, at::kBFloat16);
+    dqkv_ = at::empty_like(qkv_);
+    forward();
+  }
+  void forward() { kept_ = ops::attention_forward(qkv_, shape_, kernel_, {}); }
+  void backward() const { ops::attention_backward(dqkv_, dout_, qkv_, kept_, shape_, kernel_, {}); }
+  [[nodiscard]] int64_t footprint() const { return static_cast<int64_t>(2 * qkv_.nbytes()); }
+
+ private:
+  ops::AttentionShape shape_;
+  ops::AttentionKernel kernel_;
+  at::Tensor qkv_, dout_, dqkv_;
+  ops::AttentionForward kept_;
+};
+
+Spread time_direction(const Machine& machine, const ops::AttentionShape& shape, ops::AttentionKernel kernel,
+                      bool forward) {
+  std::vector<Prepared> sets = rotating_sets(machine, [&] {
+    const auto call = std::make_shared<AttentionCall>(machine.device(), shape, kernel);
+    return Prepared{.launch = [call, forward] { forward ? call->forward() : call->backward(); },
+                    .footprint = call->footprint()};
+  });
+  return time_sets(machine, sets);
+}
+
+}  // namespace
+
+Json measure_attention(const Machine& machine, const Config& config, int64_t batch) {
+  const ModelConfig& m = config.model;
+  const ops::AttentionShape shape{.batch = batch,
+                                  .context = config.data.context,
+                                  .heads = m.heads,
+                                  .kv_heads = m.kv_head_count(),
+                                  .head_dim = m.head_size()};
+  const auto tokens = static_cast<double>(batch * shape.context);
+  const double flops = 2.0 * tokens * static_cast<double>(shape.context * shape.heads * shape.head_dim);
+  Json kernels = Json::array();
+  for (const char* name : {"cudnn", "flash"}) {
+    for (const bool deterministic : {false, true}) {
+      Json row = {{"kernel", name}, {"deterministic", deterministic}};
+      try {
+        const ops::AttentionKernel kernel =
+            ops::choose_attention(name, machine.device(), at::kBFloat16, shape, deterministic, false);
+        train::set_numerics(deterministic);
+        const Spread forward = time_direction(machine, shape, kernel, true);
+        const Spread backward = time_direction(machine, shape, kernel, false);
+        row["forward"] = to_json(forward);
+        row["backward"] = to_json(backward);
+        row["forward_tflops"] = flops / forward.median * 1e-6;
+        row["backward_tflops"] = 2.5 * flops / backward.median * 1e-6;
+        row["us_per_token"] = static_cast<double>(m.layers) * (forward.median + backward.median) / tokens;
+      } catch (const std::invalid_argument& refused) {
+        row["refused"] = refused.what();
+      }
+      kernels.push_back(row);
+      release_cached_memory();
+    }
+  }
+  train::set_numerics(config.train.deterministic);
+  return {{"batch", batch}, {"context", shape.context}, {"kernels", kernels}};
+}
+
+double fastest_attention(const Json& measured, bool deterministic) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Json& row : measured["kernels"]) {
+    if (!row.contains("us_per_token") || (deterministic && !row["deterministic"].get<bool>())) continue;
+    best = std::min(best, row["us_per_token"].get<double>());
+  }
+  return best;
+}
+
+Json bench_attention(Machine& machine, const Config& config, const std::vector<int64_t>& batches) {
+  Json result = machine.head("attention");
+  Json runs = Json::array();
+  for (const int64_t batch : batches) {
+    log_info(fmt::format("bench: attention over {} x {} tokens", batch, config.data.context));
+    runs.push_back(measure_attention(machine, config, batch));
+  }
+  result["runs"] = runs;
+  result["clocks_end"] = machine.clocks();
+  return result;
+}
+
+}  // namespace narrowgauge::bench

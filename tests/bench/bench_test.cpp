@@ -1,0 +1,134 @@
+// The parts of bench that measure nothing: statistics, tables, targets, the classes of kernels, least
+// traffic.
+#include <cmath>
+#include <stdexcept>
+
+#include "lib/base/error.h"
+#include "lib/bench/breakdown.h"
+#include "lib/bench/machine.h"
+#include "lib/bench/stats.h"
+#include "lib/bench/table.h"
+#include "lib/bench/tables.h"
+#include "lib/bench/targets.h"
+#include "lib/bench/wall.h"
+#include "tests/support/catch.h"
+
+namespace narrowgauge::bench {
+namespace {
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
+
+TEST_CASE("percentiles lie between neighbours") {
+  REQUIRE(percentile({3, 1, 2}, 0.5) == 2);
+  REQUIRE(percentile({1, 2, 3, 4}, 0.5) == 2.5);
+  REQUIRE(percentile({7}, 0.8) == 7);
+  REQUIRE(near(percentile({0, 10}, 0.2), 2));
+  REQUIRE_THROWS_AS(percentile({}, 0.5), std::invalid_argument);
+  const Spread s = spread({10, 20, 30, 40, 50, 60});
+  REQUIRE(s.p20 == 20);
+  REQUIRE(s.median == 35);
+  REQUIRE(s.p80 == 50);
+}
+
+TEST_CASE("a table as text and as Markdown") {
+  const Table table{.title = "Kernels",
+                    .columns = {"name", "µs"},
+                    .rows = {{"norm", "12.5"}, {"a|b", "3.0"}, {"short"}},
+                    .notes = {"One run."}};
+  REQUIRE(to_text(table) ==
+          "Kernels\n"
+          "name     µs\n"
+          "norm   12.5\n"
+          "a|b     3.0\n"
+          "short\n"
+          "One run.\n");
+  REQUIRE(to_markdown(table) ==
+          "**Kernels**\n\n"
+          "| name | µs |\n"
+          "|---|---:|\n"
+          "| norm | 12.5 |\n"
+          "| a\\|b | 3.0 |\n"
+          "| short |  |\n"
+          "\nOne run.\n");
+}
+
+TEST_CASE("targets") {
+  REQUIRE_FALSE(find_target("scale"));
+  REQUIRE(verdict(find_target("scale"), 0.1, 100).empty());
+  const auto norm = find_target("rms_norm_backward");
+  REQUIRE(target_text(norm) == ">= 82 %");
+  REQUIRE(verdict(norm, 0.82, 0) == "met");
+  REQUIRE(verdict(norm, 0.8199, 0) == "missed");
+  const auto adamw = find_target("adamw_split");
+  REQUIRE(target_text(adamw) == "<= 4.0 ms");
+  REQUIRE(verdict(adamw, 0, 3.9) == "met");
+  REQUIRE(verdict(adamw, 0, 4.1) == "missed");
+}
+
+TEST_CASE("kernels are classed by their names") {
+  const std::string ours = "void narrowgauge::cuda::(anonymous namespace)::";
+  const auto is = [](const std::string& name, Category category) {
+    INFO(name);
+    REQUIRE(category_name(classify(name)) == std::string(category_name(category)));
+  };
+  is(ours +
+         "rms_norm_backward_kernel<__nv_bfloat16, 7>(narrowgauge::cuda::RmsNormBackward<__nv_bfloat16>, int)",
+     Category::elementwise);
+  is(ours + "add_partials_kernel(float*, float const*, long, int, int)", Category::elementwise);
+  is(ours + "rope_kernel<__nv_bfloat16, true, false>(narrowgauge::cuda::Rope<__nv_bfloat16>)",
+     Category::elementwise);
+  is(ours + "resident_kernel<__nv_bfloat16, 4>(narrowgauge::cuda::CrossEntropy<__nv_bfloat16>)",
+     Category::loss);
+  is(ours + "backward_kernel<__nv_bfloat16, 8>(narrowgauge::cuda::EmbeddingBackward<__nv_bfloat16>)",
+     Category::embedding);
+  is(ours + "adamw_kernel<__nv_bfloat16, __nv_bfloat16>(...)", Category::optimizer);
+  is(ours + "finish_kernel(narrowgauge::cuda::FinishGradientNorm)", Category::optimizer);
+  is("nvjet_tst_192x192_64x4_2x1_v_bz_coopA_TNT", Category::gemm);
+  is("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>()", Category::gemm);
+  is("void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128, "
+     "cutlass::bfloat16_t>>",
+     Category::attention);
+  is("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3i", Category::attention);
+  is("Memcpy DtoD (Device -> Device)", Category::other);
+  is("Memset (Device)", Category::other);
+  is("void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>", Category::other);
+}
+
+TEST_CASE("a breakdown counts overlapping work once and finds the gaps") {
+  const Breakdown b = break_down({{"nvjet_a", 4'000'000, 6'000'000},
+                                  {"nvjet_a", 0, 1'000'000},
+                                  {"Memset (Device)", 5'000'000, 7'000'000},
+                                  {"adamw_kernel", 9'000'000, 10'000'000}});
+  REQUIRE(near(b.span, 10));
+  REQUIRE(near(b.busy, 5));
+  REQUIRE(near(b.gaps(), 5));
+  REQUIRE(near(b.milliseconds[static_cast<size_t>(Category::gemm)], 3));
+  REQUIRE(near(b.milliseconds[static_cast<size_t>(Category::other)], 2));
+  REQUIRE(b.kernels.size() == 3);
+  REQUIRE(b.kernels[0].name == "nvjet_a");
+  REQUIRE(b.kernels[0].count == 2);
+  REQUIRE(break_down({}).span == 0);
+}
+
+TEST_CASE("least traffic of the 977M model is 3.9 MB a token") {
+  const ModelConfig model;  // the defaults are that model
+  REQUIRE(near(least_traffic(model), 24.0 * (32 * 1792 + 8 * 3584 + 16 * 4736) + 28 * 1792));
+  REQUIRE(std::abs(least_traffic(model) - 3.9e6) < 0.1e6);
+}
+
+TEST_CASE("results become tables") {
+  const auto gemm =
+      nlohmann::ordered_json::parse(R"({"bench": "gemm", "device": "card", "runs": [{"rows": 4096,
+    "us_per_token": 7.9, "products": [{"name": "qkv", "direction": "forward", "shape": "1 x 2 x 3", "count": 24,
+    "median_us": 100.04, "p20_us": 99, "p80_us": 101, "tflops": 700.4}]}]})");
+  const std::vector<Table> tables = tables_of(gemm);
+  REQUIRE(tables.size() == 1);
+  REQUIRE(tables[0].rows == std::vector<std::vector<std::string>>{
+                                {"qkv", "forward", "1 x 2 x 3", "24", "100.0", "99.0", "101.0", "700"}});
+  REQUIRE(tables[0].notes.size() == 2);
+  REQUIRE(tables[0].notes[1].find("not readable") != std::string::npos);
+  REQUIRE_THROWS_AS(tables_of(nlohmann::ordered_json{{"bench", "x"}}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace narrowgauge::bench

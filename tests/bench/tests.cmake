@@ -1,0 +1,1 @@
+narrowgauge_test(bench/bench_test cpu narrowgauge_bench)
