@@ -40,8 +40,8 @@ enum class Name : uint8_t {
   losses,    // a token's
   loss_lse,  // a token's
   loss_sums,
-  logits,    // of one chunk
-  dfinal,    // gradient of final_input
+  logits,  // of one chunk
+  dfinal,  // gradient of final_input
   norm_scratch,
 };
 inline constexpr int kNames = static_cast<int>(Name::norm_scratch) + 1;

@@ -10,8 +10,9 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 
 bool meet(const Buffer& a, const Buffer& b) { return a.first <= b.last && b.first <= a.last; }
 
-// What is kept comes first, the longest first: it lies at the bottom in the order of its release, without gaps
-// when most of it is alive. The rest fits above it and where nothing is kept yet or any more: large ones first.
+// What is kept comes first, the longest first: it lies at the bottom in the order of its release, without
+// gaps when most of it is alive. The rest fits above it and where nothing is kept yet or any more: large ones
+// first.
 bool goes_first(const Buffer& a, const Buffer& b) {
   const bool saved_a = a.category == Category::saved;
   const bool saved_b = b.category == Category::saved;

@@ -146,7 +146,8 @@ class Walk {
   }
 
   void loss() {
-    for (const Name name : {Name::losses, Name::loss_lse, Name::loss_sums, Name::logits}) open(name, kNoLayer);
+    for (const Name name : {Name::losses, Name::loss_lse, Name::loss_sums, Name::logits})
+      open(name, kNoLayer);
     operation();
     close(Name::logits, kNoLayer);
   }
