@@ -71,8 +71,9 @@ class Transformer : public torch::nn::Module {
   at::Tensor decode(const at::Tensor& tokens, KeyValueCache& cache);
   [[nodiscard]] KeyValueCache make_cache() const;
 
-  // Allocates the slab for training passes of that size, so that no later pass does.
-  void reserve(int64_t batch, int64_t context);
+  // Makes the slab large enough for passes of that size. A pass that needs more lets it grow, to another
+  // address: whoever keeps addresses (a captured graph) reserves before for all that will run.
+  void reserve(layout::Purpose purpose, int64_t batch, int64_t context);
   [[nodiscard]] int64_t slab_bytes() const { return slab_.bytes(); }
   // How a pass of that size lies in the slab.
   std::shared_ptr<const layout::Layout> layout_of(layout::Purpose purpose, int64_t batch, int64_t context);

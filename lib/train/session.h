@@ -40,6 +40,7 @@ struct Session {
 
  private:
   void restore(int64_t step, bool allow_data_change);
+  void reserve_slab();
 };
 
 }  // namespace narrowgauge::train
