@@ -115,8 +115,8 @@ std::shared_ptr<const layout::Layout> Transformer::layout_of(layout::Purpose pur
   return layouts_[key] = std::make_shared<const layout::Layout>(config_, step);
 }
 
-void Transformer::reserve(int64_t batch, int64_t context) {
-  slab_.reserve(layout_of(layout::Purpose::train, batch, context)->bytes());
+void Transformer::reserve(layout::Purpose purpose, int64_t batch, int64_t context) {
+  slab_.reserve(layout_of(purpose, batch, context)->bytes());
 }
 
 std::shared_ptr<Pass> Transformer::begin(layout::Purpose purpose, int64_t batch, int64_t context) {

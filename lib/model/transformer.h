@@ -79,8 +79,9 @@ class Transformer : public torch::nn::Module {
   at::Tensor decode(const at::Tensor& tokens, KeyValueCache& cache);
   [[nodiscard]] KeyValueCache make_cache() const;
 
-  // Allocates the slab for training passes of that size, so that no later pass does.
-  void reserve(int64_t batch, int64_t context);
+  // Makes the slab large enough for passes of that size. A pass that needs more lets it grow, to another
+  // address: whoever keeps addresses (a captured graph) reserves before for all that will run.
+  void reserve(layout::Purpose purpose, int64_t batch, int64_t context);
   [[nodiscard]] int64_t slab_bytes() const { return slab_.bytes(); }
   // Changes when a pass needs a larger slab; null before there is one.
   [[nodiscard]] const void* slab_address() const { return slab_.address(); }

@@ -12,11 +12,11 @@
 #include "lib/train/batch.h"
 
 namespace narrowgauge::train {
-namespace {
 
-constexpr int64_t kTokensAtOnce = 4096;
-
-}  // namespace
+int64_t evaluation_windows(int64_t context) {
+  constexpr int64_t kTokensAtOnce = 4096;
+  return std::max<int64_t>(1, kTokensAtOnce / context);
+}
 
 double Evaluation::perplexity() const { return std::exp(loss); }
 
@@ -26,7 +26,7 @@ Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const D
   const at::Device device = model.options().device;
   const data::Sampler sampler(tokens.range, data.context, /*seed=*/0, /*shuffle=*/false);
   const int64_t windows = std::clamp<int64_t>(max_tokens / data.context, 1, sampler.samples_per_epoch());
-  const int64_t at_once = std::min(windows, std::max<int64_t>(1, kTokensAtOnce / data.context));
+  const int64_t at_once = std::min(windows, evaluation_windows(data.context));
   data::Loader loader(tokens.dataset, sampler,
                       {.sequences = at_once,
                        .context = data.context,

@@ -11,9 +11,12 @@ struct Evaluation {
   [[nodiscard]] double perplexity() const;
 };
 
-// Mean loss over the first windows of `tokens`, at most `max_tokens` tokens and at least one window. Several
-// windows are computed at once, as many as data.context says and no other setting, so the numbers depend on
-// no micro-batch. Waits for the device at the end.
+// Windows of `context` tokens that an evaluation computes at once. No other setting has a say, so the numbers
+// depend on no micro-batch.
+int64_t evaluation_windows(int64_t context);
+
+// Mean loss over the first windows of `tokens`, at most `max_tokens` tokens and at least one window.
+// Waits for the device at the end.
 Evaluation evaluate(model::Transformer& model, const TokenRange& tokens, const DataConfig& data,
                     int32_t end_of_document, int64_t max_tokens);
 

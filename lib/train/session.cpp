@@ -8,6 +8,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/train/checkpoint_identity.h"
+#include "lib/train/evaluate.h"
 #include "lib/train/graph.h"
 
 namespace narrowgauge::train {
@@ -39,9 +40,16 @@ Session::Session(const TrainRequest& request)
     optimizer = make_optimizer(config, *model);
     optimizer->reset_master();
   }
-  model->reserve(config.train.micro_batch, config.data.context);
+  reserve_slab();
   atomic_write_file(folder.path() / "config.yaml", dump_config(config));
   if (corpus.tokenizer) corpus.tokenizer->save(folder.path());
+}
+
+// For everything that a run does: a sample needs less than a training pass.
+void Session::reserve_slab() {
+  const int64_t context = config.data.context;
+  model->reserve(layout::Purpose::train, config.train.micro_batch, context);
+  if (corpus.val.dataset) model->reserve(layout::Purpose::evaluate, evaluation_windows(context), context);
 }
 
 void Session::restore(int64_t step, bool allow_data_change) {

@@ -45,6 +45,7 @@ struct Session {
   void restore(int64_t step, bool allow_data_change);
   // `saved` and `path` as in train::choose_kernels.
   void choose(const std::string& saved, const std::filesystem::path& path);
+  void reserve_slab();
 };
 
 }  // namespace narrowgauge::train

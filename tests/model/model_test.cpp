@@ -47,7 +47,7 @@ TEST_CASE("a forward leaves everything in the slab") {
       const auto model = make_model(config, {}, {level});
       const model::Batch batch = random_batch(config, 2, 64, at::kCPU);
       const at::Tensor scale = scale_for(batch);
-      model->reserve(2, 64);
+      model->reserve(layout::Purpose::train, 2, 64);
       const int64_t reserved = model->slab_bytes();
       CHECK(reserved == model->layout_of(layout::Purpose::train, 2, 64)->bytes());
       const auto counter = std::make_shared<AllocationCounter>();
