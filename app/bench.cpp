@@ -67,7 +67,8 @@ bench::Json measure(const std::string& what, const Config& config, const Argumen
   return bench::bench_step(machine, config,
                            {.steps = arguments.integer("steps", 2, 10000),
                             .warmup = arguments.integer("warmup", 2, 10000),
-                            .speed_only = arguments.flag("speed-only")});
+                            .speed_only = arguments.flag("speed-only"),
+                            .launch_delay = arguments.number("launch-delay-us", 0, 1e6)});
 }
 
 }  // namespace
@@ -84,6 +85,8 @@ int run_bench(int argc, char** argv) {
   cli.option("batch", "N,N", "attention: sequences at once", "1,2");
   cli.option("steps", "N", "step: optimizer steps that are measured", "20");
   cli.option("warmup", "N", "step: optimizer steps before them", "3");
+  cli.option("launch-delay-us", "N",
+             "step: keep the host busy for so long at every launch, as a slow host is", "0");
   cli.flag("speed-only", "step: leave out the breakdown and the wall");
   cli.flag("kernels", "step: also list the 30 kernels that take longest");
   cli.option("json", "FILE", "also write the result there");

@@ -18,30 +18,31 @@ namespace {
 // Everything that one layer's attention reads and writes. The only place that calls the op.
 class AttentionCall {
  public:
-  AttentionCall(at::Device device, const ops::AttentionShape& shape, ops::AttentionKernel kernel)
-      : shape_(shape), kernel_(kernel) {
+  AttentionCall(at::Device device, const ops::Attention& attention) : attention_(attention) {
+    const ops::AttentionShape& shape = attention.shape;
     const int64_t tokens = shape.batch * shape.context;
     const int64_t width = shape.heads * shape.head_dim;
     qkv_ = random_normal(device, {tokens, width + 2 * shape.kv_heads * shape.head_dim}, at::kBFloat16);
     dout_ = random_normal(device, {tokens, width}, at::kBFloat16);
     dqkv_ = at::empty_like(qkv_);
+    result_ = {.out = at::empty_like(dout_),
+               .lse = at::empty({tokens * shape.heads}, qkv_.options().dtype(at::kFloat))};
+    scratch_ = at::empty({ops::attention_scratch_bytes(attention, device)}, qkv_.options().dtype(at::kByte));
     forward();
   }
-  void forward() { kept_ = ops::attention_forward(qkv_, shape_, kernel_, {}); }
-  void backward() const { ops::attention_backward(dqkv_, dout_, qkv_, kept_, shape_, kernel_, {}); }
+  void forward() const { ops::attention_forward(result_, qkv_, attention_, scratch_); }
+  void backward() const { ops::attention_backward(dqkv_, dout_, qkv_, result_, attention_, scratch_); }
   [[nodiscard]] int64_t footprint() const { return static_cast<int64_t>(2 * qkv_.nbytes()); }
 
  private:
-  ops::AttentionShape shape_;
-  ops::AttentionKernel kernel_;
-  at::Tensor qkv_, dout_, dqkv_;
-  ops::AttentionForward kept_;
+  ops::Attention attention_;
+  at::Tensor qkv_, dout_, dqkv_, scratch_;
+  ops::AttentionResult result_;
 };
 
-Spread time_direction(const Machine& machine, const ops::AttentionShape& shape, ops::AttentionKernel kernel,
-                      bool forward) {
+Spread time_direction(const Machine& machine, const ops::Attention& attention, bool forward) {
   std::vector<Prepared> sets = rotating_sets(machine, [&] {
-    const auto call = std::make_shared<AttentionCall>(machine.device(), shape, kernel);
+    const auto call = std::make_shared<AttentionCall>(machine.device(), attention);
     return Prepared{.launch = [call, forward] { forward ? call->forward() : call->backward(); },
                     .footprint = call->footprint()};
   });
@@ -64,11 +65,13 @@ Json measure_attention(const Machine& machine, const Config& config, int64_t bat
     for (const bool deterministic : {false, true}) {
       Json row = {{"kernel", name}, {"deterministic", deterministic}};
       try {
-        const ops::AttentionKernel kernel =
-            ops::choose_attention(name, machine.device(), at::kBFloat16, shape, deterministic, false);
+        const ops::Attention attention{.shape = shape,
+                                       .kernel = ops::choose_attention(name, machine.device(), at::kBFloat16,
+                                                                       shape, deterministic, false),
+                                       .deterministic = deterministic};
         train::set_numerics(deterministic);
-        const Spread forward = time_direction(machine, shape, kernel, true);
-        const Spread backward = time_direction(machine, shape, kernel, false);
+        const Spread forward = time_direction(machine, attention, true);
+        const Spread backward = time_direction(machine, attention, false);
         row["forward"] = to_json(forward);
         row["backward"] = to_json(backward);
         row["forward_tflops"] = flops / forward.median * 1e-6;

@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/ops/linear.h"
+#include "lib/train/kernel_choices.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -61,6 +62,11 @@ constexpr Direction kDirections[] = {
 }  // namespace
 
 Json measure_gemm(const Machine& machine, const Config& config, int64_t rows) {
+  Config sized = config;
+  sized.data.context = rows;
+  sized.train.micro_batch = 1;
+  const train::KernelChoices kernels =
+      train::choose_kernels(sized, machine.compute(), machine.timing_bytes(), "", {});
   Json list = Json::array();
   double total = 0;
   for (const Product& product : products(config, rows)) {
@@ -84,7 +90,7 @@ Json measure_gemm(const Machine& machine, const Config& config, int64_t rows) {
       total += time.median * static_cast<double>(product.count) / static_cast<double>(product.rows);
     }
   }
-  return {{"rows", rows}, {"products", list}, {"us_per_token", total}};
+  return {{"rows", rows}, {"algorithms", kernels.gemm}, {"products", list}, {"us_per_token", total}};
 }
 
 Json bench_gemm(Machine& machine, const Config& config, const std::vector<int64_t>& rows) {

@@ -5,8 +5,9 @@
 namespace narrowgauge::bench {
 
 // The three products of every linear layer of the model through lib/ops/linear.h, `rows` tokens at once (the
-// output projection: at most memory.loss_chunk): {"rows", "products": [...], "us_per_token"}, the last over
-// all layers, forward and backward, nothing recomputed.
+// output projection: at most memory.loss_chunk), with the algorithms that training would choose: {"rows",
+// "algorithms", "products": [...], "us_per_token"}, the last over all layers, forward and backward, nothing
+// recomputed. Leaves no other choices in force.
 Json measure_gemm(const Machine& machine, const Config& config, int64_t rows);
 
 Json bench_gemm(Machine& machine, const Config& config, const std::vector<int64_t>& rows);

@@ -3,10 +3,12 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/nll_loss_backward.h>
 #include <ATen/ops/nll_loss_forward.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -15,6 +17,8 @@
 #include "lib/bench/kernel_cases.h"
 #include "lib/ops/cross_entropy.h"
 #include "lib/ops/embedding.h"
+#include "lib/ops/sum.h"
+#include "lib/ops/token_order.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -62,10 +66,32 @@ Measured loss_case(at::Device device, int64_t rows, int64_t vocab, bool gradient
           }};
 }
 
+// What training finds on the host for every batch.
+at::Tensor order_of(const at::Tensor& tokens) {
+  const at::Tensor host = tokens.cpu();
+  const at::Tensor order = at::empty_like(host);
+  ops::token_order(host.const_data_ptr<int32_t>(), host.numel(), order.data_ptr<int32_t>());
+  return order.to(tokens.device());
+}
+
+Measured sum_case(at::Device device, int64_t count) {
+  return {.name = "sum",
+          .shape = fmt::format("{}", count),
+          .bytes = 4.0 * static_cast<double>(count),
+          .prepare = [=] {
+            const at::Tensor x = random_normal(device, {count}, at::kFloat);
+            const at::Tensor out = at::zeros({}, x.options());
+            return Prepared{.launch = [=] { ops::sum_into(out, x); },
+                            .eager = [=] { (void)at::sum(x); },
+                            .footprint = 4 * count};
+          }};
+}
+
 }  // namespace
 
 std::vector<Measured> loss_cases(at::Device device, const ModelConfig& model, int64_t rows) {
-  return {loss_case(device, rows, model.vocab_size, true), loss_case(device, rows, model.vocab_size, false)};
+  return {loss_case(device, rows, model.vocab_size, true), loss_case(device, rows, model.vocab_size, false),
+          sum_case(device, rows)};
 }
 
 std::vector<Measured> embedding_cases(at::Device device, const ModelConfig& model, int64_t rows) {
@@ -90,17 +116,18 @@ std::vector<Measured> embedding_cases(at::Device device, const ModelConfig& mode
                              .eager = [=] { (void)at::embedding(weight, tokens); },
                              .footprint = static_cast<int64_t>(matrix + 2 * touched)};
            }},
-      {.name = "embedding_backward",  // sorts the tokens first
+      {.name = "embedding_backward",
        .shape = shape,
-       .bytes = matrix + 8 * touched + 4.0 * static_cast<double>(rows),
+       .bytes = matrix + 8 * touched + 8.0 * static_cast<double>(rows),
        .prepare =
            [=] {
              const at::Tensor dweight =
                  at::zeros({vocab, width}, at::TensorOptions(at::kFloat).device(device));
              const at::Tensor tokens = random_tokens(device, rows, vocab);
              const at::Tensor dy = random_normal(device, {rows, width}, at::kBFloat16);
+             const at::Tensor order = order_of(tokens);
              return Prepared{
-                 .launch = [=] { ops::embedding_backward(dweight, dy, tokens); },
+                 .launch = [=] { ops::embedding_backward(dweight, dy, tokens, order); },
                  .eager = [=] { (void)at::embedding_dense_backward(dy, tokens, vocab, -1, false); },
                  .footprint = static_cast<int64_t>(matrix + 4 * touched)};
            }},

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
+
 #include "lib/base/error.h"
 #include "lib/base/version.h"
 
@@ -60,6 +62,8 @@ Json Machine::head(const char* bench) const {
           {"l2_bytes", l2_bytes_},   {"memory_cap", memory_.cap()},
           {"clocks_start", clocks()}};
 }
+
+int64_t Machine::timing_bytes() const { return std::min(int64_t{1} << 30, memory_.cap() / 2); }
 
 Json Machine::clocks() const {
   const auto now = nvml_.clocks();

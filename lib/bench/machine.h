@@ -18,6 +18,9 @@ class Machine {
   [[nodiscard]] int64_t l2_bytes() const { return l2_bytes_; }
   [[nodiscard]] train::DeviceMemory& memory() { return memory_; }
 
+  // Device memory that choosing algorithms by timing may use, as in training.
+  [[nodiscard]] int64_t timing_bytes() const;
+
   // Card, driver, library versions, cap and the clocks now: the head of every result.
   [[nodiscard]] Json head(const char* bench) const;
   // Clocks, power and temperature now; null when the driver's library cannot be asked.

@@ -4,6 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include "cuda/launch_delay.h"
 #include "lib/base/log.h"
 #include "lib/bench/breakdown.h"
 #include "lib/bench/profiler.h"
@@ -93,13 +94,16 @@ Json bench_step(Machine& machine, const Config& config, const StepOptions& optio
   Config resolved = config;
   {
     Trainee trainee(machine, config);
+    cuda::set_launch_delay(options.launch_delay);
     result["step"] = measure_speed(trainee, machine, options);
+    if (options.launch_delay > 0) result["step"]["launch_delay_us"] = options.launch_delay;
     result["clocks_end"] = machine.clocks();
     resolved.train.micro_batch = result["step"]["micro_batch"];
     log_info(
         fmt::format("bench: {:.0f} tokens/s", result["step"]["tokens_per_second"]["median"].get<double>()));
     if (!options.speed_only) result["breakdown"] = measure_breakdown(trainee, machine.device());
   }
+  cuda::set_launch_delay(0);
   if (options.speed_only || config.train.dtype != "bf16") return result;  // the wall is one of bf16
   release_cached_memory();
   result["wall"] = measure_wall(machine, resolved);

@@ -8,8 +8,8 @@ namespace narrowgauge::bench {
 struct Table {
   std::string title;
   std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;  // sentences below the table
+  std::vector<std::vector<std::string>> rows{};
+  std::vector<std::string> notes{};  // sentences below the table
 };
 
 std::string to_text(const Table& table);      // aligned, for a terminal

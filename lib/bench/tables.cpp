@@ -116,7 +116,9 @@ Table speed_table(const Json& s) {
       {"numbers", fmt::format("{}, master {}, gradients {}, {}", text(s["dtype"]), text(s["master"]),
                               text(s["grad_dtype"]),
                               s["deterministic"].get<bool>() ? "deterministic" : "not deterministic")},
-      {"attention", text(s["attention"])},
+      {"attention, CUDA graphs",
+       fmt::format("{}, {}", text(s["attention"]), s["cuda_graphs"].get<bool>() ? "on" : "off")},
+      {"matrix products", text(s["algorithms"])},
       {"tokens/s, median (p20, p80)", fmt::format("{:.0f} ({:.0f}, {:.0f})", rate["median"].get<double>(),
                                                   rate["p20"].get<double>(), rate["p80"].get<double>())},
       {"optimizer step, ms", fmt::format("{:.1f}", s["step_ms"].get<double>())},
@@ -127,7 +129,9 @@ Table speed_table(const Json& s) {
       {"loss, skipped steps", fmt::format("{:.3f}, {}", s["loss"].is_number() ? s["loss"].get<double>() : 0.0,
                                           s["skipped"].get<int64_t>())},
   };
-  if (s.contains("cuda_graphs")) table.rows.push_back({"CUDA graphs", text(s["cuda_graphs"])});
+  if (s.contains("launch_delay_us")) {
+    table.rows.push_back({"artificial delay of every launch, µs", microseconds(s["launch_delay_us"])});
+  }
   return table;
 }
 

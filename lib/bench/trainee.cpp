@@ -3,6 +3,8 @@
 #include <random>
 
 #include "lib/base/text.h"
+#include "lib/train/graph.h"
+#include "lib/train/kernel_choices.h"
 #include "lib/train/metrics.h"
 
 namespace narrowgauge::bench {
@@ -27,13 +29,17 @@ std::string levels_text(const std::vector<RecomputeLevel>& levels) {
 }  // namespace
 
 Trainee::Trainee(Machine& machine, const Config& config)
-    : config_(train::resolve_auto(config)), sequences_(config_.train.tokens_per_step / config_.data.context) {
+    : config_(train::resolve_auto(config)),
+      sequences_(config_.train.tokens_per_step / config_.data.context),
+      cuda_graphs_(train::use_cuda_graphs(config_.train.cuda_graphs, machine.device())) {
   const at::Device device = machine.device();
+  algorithms_ = train::choose_kernels(config_, machine.compute(), machine.timing_bytes(), "", {}).gemm;
   model_ = train::make_model(config_, device);
   train::set_initial_weights(*model_, config_);
   optimizer_ = train::make_optimizer(config_, *model_);
   optimizer_->reset_master();
-  step_ = std::make_unique<train::Step>(*model_, *optimizer_, sequences_, config_.train.micro_batch);
+  step_ = std::make_unique<train::Step>(*model_, *optimizer_, sequences_, config_.train.micro_batch,
+                                        cuda_graphs_);
   make_batches();
 }
 
@@ -50,7 +56,9 @@ void Trainee::make_batches() {
     return data;
   };
   for (int i = 0; i < kBatches; ++i) {
-    data::GlobalBatch batch{.sequences = sequences_, .context = context};
+    data::GlobalBatch batch;
+    batch.sequences = sequences_;
+    batch.context = context;
     batch.tokens = numbers([&](int64_t) { return token(random); });
     batch.targets = numbers([&](int64_t) { return token(random); });
     batch.counted_targets = sequences_ * context;
@@ -85,6 +93,8 @@ Json Trainee::describe() const {
           {"deterministic", config_.train.deterministic},
           {"attention", ops::attention_kernel_name(model_->attention_kernel())},
           {"recompute", levels_text(config_.memory.recompute)},
+          {"cuda_graphs", cuda_graphs_},
+          {"algorithms", algorithms_},
           {"loss_chunk", config_.memory.loss_chunk},
           {"document_mask", config_.data.document_mask},
           {"flops_per_token", train::model_flops_per_token(config_.model, config_.data.context)}};

@@ -66,7 +66,7 @@ def run_narrowgauge(config, settings, steps=12):
     return {"status": "ok", "tokens_per_second": step["tokens_per_second"]["median"], "step_ms": step["step_ms"],
             "allocated": peak["allocated"], "reserved": peak["reserved"], "device_bytes": peak["device"],
             "deterministic": step["deterministic"], "attention": step["attention"], "master": step["master"],
-            "recompute": step["recompute"], "parameters": step["parameters"],
+            "recompute": step["recompute"], "cuda_graphs": step["cuda_graphs"], "parameters": step["parameters"],
             "versions": f"narrowgauge {result['narrowgauge']}, torch {result['torch']}, cuDNN {result['cudnn']}, driver {result['driver']}",
             "clocks": [result["clocks_start"], result["clocks_end"]]}
 
