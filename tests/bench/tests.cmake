@@ -1,1 +1,2 @@
 narrowgauge_test(bench/bench_test cpu narrowgauge_bench)
+narrowgauge_test(bench/bench_gpu_test gpu narrowgauge_bench)

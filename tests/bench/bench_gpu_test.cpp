@@ -1,0 +1,89 @@
+// What is measured on a GPU has the right size, and every piece of a measured step is found.
+#include <ATen/ops/full.h>
+
+#include "lib/bench/attention.h"
+#include "lib/bench/kernel_cases.h"
+#include "lib/bench/kernels.h"
+#include "lib/bench/profiler.h"
+#include "lib/bench/step.h"
+#include "lib/bench/tables.h"
+#include "lib/bench/timer.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/support/catch.h"
+
+namespace narrowgauge::bench {
+namespace {
+
+Config small_model() {
+  return parse_config("", "test",
+                      {"model.layers=2", "model.hidden_size=256", "model.heads=4", "model.ffn_size=512",
+                       "model.vocab_size=1000", "data.context=256", "train.tokens_per_step=2048",
+                       "train.micro_batch=2", "memory.loss_chunk=512"});
+}
+
+Machine& machine() {
+  static const test::TemporaryFolder cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);  // of chosen algorithms
+  static Machine opened(0, false);
+  return opened;
+}
+
+TEST_CASE("a copy has the rate of a card's memory") {
+  const Spread time = time_copy(machine(), int64_t{64} << 20);
+  REQUIRE(time.p20 <= time.median);
+  REQUIRE(time.median <= time.p80);
+  const double gigabytes_a_second = (64 << 20) / time.median * 1e-3;
+  REQUIRE(gigabytes_a_second > 50);
+  REQUIRE(gigabytes_a_second < 20000);
+}
+
+TEST_CASE("every kernel case runs and has a plausible rate") {
+  const Config config = small_model();
+  const at::Device device = machine().device();
+  std::vector<Measured> cases;
+  for (auto& group :
+       {norm_cases(device, config.model, 512), elementwise_cases(device, config.model, 512, 256),
+        embedding_cases(device, config.model, 512), loss_cases(device, config.model, 512),
+        optimizer_cases(device, config, {"stochastic", "split", "fp32"})}) {
+    cases.insert(cases.end(), group.begin(), group.end());
+  }
+  for (const Measured& one : cases) {
+    INFO(one.name);
+    const Json row = measure_case(machine(), one, 1000);
+    REQUIRE(row["median_us"].get<double>() > 0);
+    REQUIRE(row["gb_s"].get<double>() < 20000);
+  }
+}
+
+TEST_CASE("the profiler sees what the device does") {
+  const auto events = record_kernels([] {
+    for (int i = 0; i < 3; ++i) (void)at::full({1 << 20}, i + 1, at::TensorOptions(machine().device()));
+    synchronise(machine().device());
+  });
+  REQUIRE(events.size() >= 3);
+  for (const KernelEvent& event : events) REQUIRE(event.end > event.begin);
+}
+
+TEST_CASE("a small model's step, its breakdown and its wall") {
+  for (const char* graphs : {"off", "on"}) {
+    Config config = small_model();
+    config.train.cuda_graphs = graphs;
+    const Json result = bench_step(machine(), config, {.steps = 3, .warmup = 3});
+    INFO(result.dump(1));
+    REQUIRE(result["step"]["tokens_per_second"]["median"].get<double>() > 0);
+    REQUIRE(result["step"]["skipped"] == 0);
+    const Json& breakdown = result["breakdown"];
+    REQUIRE(breakdown["busy_ms"].get<double>() > 0);
+    REQUIRE(breakdown["gaps_ms"].get<double>() >= 0);
+    for (const char* category :
+         {"GEMM", "attention", "norm, RoPE, SwiGLU", "loss", "embedding", "optimizer"}) {
+      INFO(category);
+      REQUIRE(breakdown["categories_ms"][category].get<double>() > 0);
+    }
+    REQUIRE(result["wall"]["tokens_per_second"].get<double>() > 0);
+    REQUIRE(tables_of(result, 30).size() == 4);
+  }
+}
+
+}  // namespace
+}  // namespace narrowgauge::bench
