@@ -6,15 +6,9 @@
 #include "lib/bench/gemm.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/bench/kernels.h"
+#include "lib/bench/traffic.h"
 
 namespace narrowgauge::bench {
-
-double least_traffic(const ModelConfig& model) {
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const auto rotated = static_cast<double>(model.query_width() + model.kv_width());
-  const auto ffn = static_cast<double>(model.ffn_size);
-  return static_cast<double>(model.layers) * (32 * hidden + 8 * rotated + 16 * ffn) + 28 * hidden;
-}
 
 Json measure_wall(const Machine& machine, const Config& config) {
   const int64_t micro_batch = std::max<int64_t>(1, config.train.micro_batch);

@@ -3,14 +3,12 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "lib/base/error.h"
 #include "lib/bench/breakdown.h"
-#include "lib/bench/machine.h"
 #include "lib/bench/stats.h"
 #include "lib/bench/table.h"
 #include "lib/bench/tables.h"
 #include "lib/bench/targets.h"
-#include "lib/bench/wall.h"
+#include "lib/bench/traffic.h"
 #include "tests/support/catch.h"
 
 namespace narrowgauge::bench {
