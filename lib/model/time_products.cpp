@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/layout/buffer.h"
+
 namespace narrowgauge::model {
 namespace {
 
@@ -43,7 +45,7 @@ UsedShapes linear_shapes(const ModelConfig& config, const ProductSizes& sizes) {
             {.rows = rows,
              .in = config.hidden_size,
              .out = config.vocab_size,
-             .y_stride = ops::padded_row(config.vocab_size, bytes),
+             .y_stride = layout::padded_row(config.vocab_size, bytes),
              .dtype = sizes.dtype,
              .grad_dtype = at::kFloat},
             uses);
