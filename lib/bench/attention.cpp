@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/ops/attention.h"
+#include "lib/ops/attention_choice.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -65,11 +66,12 @@ Json measure_attention(const Machine& machine, const Config& config, int64_t bat
     for (const bool deterministic : {false, true}) {
       Json row = {{"kernel", name}, {"deterministic", deterministic}};
       try {
+        train::set_numerics(deterministic);
         const ops::Attention attention{.shape = shape,
                                        .kernel = ops::choose_attention(name, machine.device(), at::kBFloat16,
-                                                                       shape, deterministic, false),
+                                                                       shape, deterministic, false)
+                                                     .kernel,
                                        .deterministic = deterministic};
-        train::set_numerics(deterministic);
         const Spread forward = time_direction(machine, attention, true);
         const Spread backward = time_direction(machine, attention, false);
         row["forward"] = to_json(forward);

@@ -38,6 +38,7 @@ Trainee::Trainee(Machine& machine, const Config& config)
   train::set_initial_weights(*model_, config_);
   optimizer_ = train::make_optimizer(config_, *model_);
   optimizer_->reset_master();
+  model_->reserve(layout::Purpose::train, config_.train.micro_batch, config_.data.context);
   step_ = std::make_unique<train::Step>(*model_, *optimizer_, sequences_, config_.train.micro_batch,
                                         cuda_graphs_);
   make_batches();
@@ -91,10 +92,11 @@ Json Trainee::describe() const {
           {"master", config_.train.dtype == "fp32" ? "none" : config_.optim.master},
           {"grad_dtype", config_.memory.grad_dtype},
           {"deterministic", config_.train.deterministic},
-          {"attention", ops::attention_kernel_name(model_->attention_kernel())},
+          {"attention", ops::attention_kernel_name(model_->attention_choice().kernel)},
           {"recompute", levels_text(config_.memory.recompute)},
           {"cuda_graphs", cuda_graphs_},
           {"algorithms", algorithms_},
+          {"slab_bytes", model_->slab_bytes()},
           {"loss_chunk", config_.memory.loss_chunk},
           {"document_mask", config_.data.document_mask},
           {"flops_per_token", train::model_flops_per_token(config_.model, config_.data.context)}};
