@@ -31,7 +31,7 @@ at::Tensor Transformer::decode(const at::Tensor& tokens, KeyValueCache& cache) {
   }
   const auto pass = begin(layout::Purpose::generate, 1, count);
   if (start > 0) pass->positions = at::full({1}, start, tokens.options().dtype(at::kInt));
-  Stream stream{.residual = embed(leaf("embedding.weight"), tokens.reshape({-1}), pass), .delta = {}};
+  Stream stream{.residual = embed(leaf("embedding.weight"), tokens.reshape({-1}), {}, pass), .delta = {}};
   for (size_t i = 0; i < layers_.size(); ++i) {
     stream = layers_[i]->decode(stream, *pass, start, cache.layers[i]);
   }
