@@ -1,6 +1,7 @@
 #include "lib/layout/buffer.h"
 
 #include <array>
+#include <cstddef>
 
 namespace narrowgauge::layout {
 

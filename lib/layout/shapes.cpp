@@ -7,13 +7,6 @@
 namespace narrowgauge::layout {
 namespace {
 
-// Rows of whole 16 bytes, whatever the vocabulary: the GEMMs and the cross-entropy kernel are fast on them
-// alone.
-int64_t padded_row(int64_t columns, Element element) {
-  const int64_t lanes = 16 / element_bytes(element);
-  return (columns + lanes - 1) / lanes * lanes;
-}
-
 // Floats that the backward of any norm of the model needs.
 int64_t norm_scratch(const ModelConfig& model, const StepShape& step) {
   if (!step.limits) return 0;
@@ -85,7 +78,7 @@ Shape shape_of(Name name, const ModelConfig& model, const StepShape& step) {
     case Name::logits:
       return {.rows = std::min(step.loss_chunk, tokens),
               .columns = model.vocab_size,
-              .stride = padded_row(model.vocab_size, step.element),
+              .stride = padded_row(model.vocab_size, element_bytes(step.element)),
               .element = step.element};
     case Name::attention_scratch:
     case Name::attention_backward_scratch:

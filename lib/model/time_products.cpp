@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/layout/step.h"
+
 namespace narrowgauge::model {
 namespace {
 
@@ -37,20 +39,23 @@ UsedShapes linear_shapes(const ModelConfig& config, const ProductSizes& sizes) {
   layer(config.query_width(), config.hidden_size);
   layer(config.hidden_size, 2 * config.ffn_size);
   layer(config.ffn_size, config.hidden_size);
+  layout::StepShape step;
+  step.context = sizes.rows;
+  step.element = sizes.dtype == at::kFloat ? layout::Element::fp32 : layout::Element::bf16;
+  step.loss_chunk = sizes.loss_chunk;
+  const layout::Shape logits = layout::shape_of(layout::Name::logits, config, step);
   const auto head = [&](int64_t rows, int64_t uses) {
-    const auto bytes = static_cast<int64_t>(c10::elementSize(sizes.dtype));
     add_use(all,
             {.rows = rows,
              .in = config.hidden_size,
              .out = config.vocab_size,
-             .y_stride = ops::padded_row(config.vocab_size, bytes),
+             .y_stride = logits.stride,
              .dtype = sizes.dtype,
              .grad_dtype = at::kFloat},
             uses);
   };
-  const int64_t chunk = std::min(sizes.loss_chunk, sizes.rows);
-  head(chunk, sizes.rows / chunk);
-  head(sizes.rows % chunk, 1);
+  head(logits.rows, sizes.rows / logits.rows);
+  head(sizes.rows % logits.rows, 1);
   return all;
 }
 

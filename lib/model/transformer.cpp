@@ -156,9 +156,13 @@ at::Tensor Transformer::logits(const at::Tensor& hidden) const {
 }
 
 at::Tensor Transformer::forward(const at::Tensor& tokens) {
+  return forward(Batch{.tokens = tokens, .targets = {}, .positions = {}, .documents = {}});
+}
+
+at::Tensor Transformer::forward(const Batch& batch) {
   const at::NoGradGuard no_gradient;
-  const Batch batch{.tokens = tokens, .targets = {}, .positions = {}, .documents = {}};
-  return logits(hidden(batch, begin(layout::Purpose::evaluate, tokens.size(0), tokens.size(1))));
+  const auto pass = begin(layout::Purpose::evaluate, batch.tokens.size(0), batch.tokens.size(1));
+  return logits(hidden(batch, pass));
 }
 
 }  // namespace narrowgauge::model

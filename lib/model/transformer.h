@@ -63,9 +63,9 @@ class Transformer : public torch::nn::Module {
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
-  // tokens (batch, context) int32 -> logits (batch * context, V), for small inputs: evaluation of golden
-  // models and tests. No gradient.
-  at::Tensor forward(const at::Tensor& tokens);
+  // Logits (batch * context, V), for small inputs: evaluation of golden models and tests. No gradient.
+  at::Tensor forward(const at::Tensor& tokens);  // (batch, context) int32
+  at::Tensor forward(const Batch& batch);        // its targets may be undefined
 
   // Sum of the loss over the micro-batch's counted tokens as an autograd scalar (fp32) plus by-products.
   // With gradients enabled, backward() of `loss` adds d(loss * scale) to the arena; scale is an fp32 scalar

@@ -33,6 +33,7 @@ std::optional<nlohmann::json> Choices::remembered(const std::string& key) const 
 void Choices::store(const std::string& key, nlohmann::json value) {
   const std::lock_guard lock(mutex_);
   in_force_[key] = std::move(value);
+  stored_.insert(key);
   ++version_;
 }
 
@@ -40,7 +41,18 @@ void Choices::clear() {
   const std::lock_guard lock(mutex_);
   in_force_.clear();
   remembered_.clear();
+  stored_.clear();
   ++version_;
+}
+
+nlohmann::json Choices::news() const {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json values = nlohmann::json::object();
+  for (const std::string& key : stored_) {
+    const nlohmann::json& value = in_force_.at(key);
+    if (look_in(remembered_, key) != std::optional(value)) values[key] = value;
+  }
+  return values;
 }
 
 nlohmann::json Choices::to_json() const {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace narrowgauge::ops {
@@ -21,6 +22,10 @@ class Choices {
   void store(const std::string& key, nlohmann::json value);  // into force
   void clear();                                              // both kinds
 
+  // One object of what was stored (not loaded) since it was cleared and is not remembered with that value:
+  // what the disk cache lacks.
+  [[nodiscard]] nlohmann::json news() const;
+
   // One object of all choices in force.
   [[nodiscard]] nlohmann::json to_json() const;
   // Adds an object's members, replacing equal keys. UserError for anything but an object.
@@ -36,6 +41,7 @@ class Choices {
   mutable std::mutex mutex_;
   Table in_force_;
   Table remembered_;
+  std::set<std::string> stored_;
   std::atomic<uint64_t> version_ = 0;
 };
 

@@ -13,12 +13,6 @@ void linear_input_grad(const at::Tensor& dx, const at::Tensor& dy, const at::Ten
 // dw += dy^T x, accumulated by the product itself; dw has w's shape and either w's dtype or fp32.
 void linear_weight_grad(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x);
 
-// Elements from row to row of a matrix whose rows start at whole 16 bytes.
-constexpr int64_t padded_row(int64_t columns, int64_t element_bytes) {
-  const int64_t lanes = 16 / element_bytes;
-  return (columns + lanes - 1) / lanes * lanes;
-}
-
 struct LinearShape {
   int64_t rows = 0;
   int64_t in = 0;

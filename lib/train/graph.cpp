@@ -1,5 +1,6 @@
 #include "lib/train/graph.h"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -54,11 +55,12 @@ void abandon(CUDAGraph& graph, c10::DeviceIndex device, c10::MempoolId_t pool) {
 
 struct Graphs::State {
   explicit State(c10::Device where)
-      : device(where),
-        stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, where.index())),
-        pool(at::cuda::graph_pool_handle()) {}
+      : device(where), stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, where.index())) {}
 
-  std::unique_ptr<CUDAGraph> capture(const std::function<void()>& body) const {
+  std::unique_ptr<CUDAGraph> capture(const std::function<void()>& body) {
+    const bool first =
+        std::none_of(graphs.begin(), graphs.end(), [](const auto& g) { return g.second != nullptr; });
+    if (first) pool = at::cuda::graph_pool_handle();  // one whose graphs are all gone cannot be used again
     c10::cuda::CUDACachingAllocator::emptyCache();  // what the body used uncaptured is needed in the pool now
     auto graph = std::make_unique<CUDAGraph>();
     // Calls that must not be captured are errors on this thread only: others may take page-locked memory.
@@ -75,7 +77,7 @@ struct Graphs::State {
 
   c10::Device device;
   c10::cuda::CUDAStream stream;
-  c10::MempoolId_t pool;
+  c10::MempoolId_t pool{0, 0};
   c10::cuda::CUDAEvent entered;
   c10::cuda::CUDAEvent left;
   std::map<Key, std::unique_ptr<CUDAGraph>> graphs;  // null: ran once

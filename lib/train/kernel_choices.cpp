@@ -55,7 +55,7 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
                              const std::string& saved, const fs::path& path) {
   ops::choices().clear();
   if (!device.device.is_cuda()) return {};
-  KernelChoices kernels{.place = ops::choice_place(device.device), .gemm = {}};
+  KernelChoices kernels{.place = ops::choice_place(device.device), .gemm = {}, .cache = {}};
   load_saved(*kernels.place, saved, path);
   if (config.train.dtype != "bf16" || !config.train.tune_kernels) {
     const char* const why = config.train.tune_kernels ? "fp32" : "train.tune_kernels is false";
@@ -63,8 +63,8 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
                                                     : "algorithms of the checkpoint, else first heuristics";
     return kernels;
   }
-  const fs::path cache = ops::choice_cache_path();
-  ops::choices().remember_json(ops::load_choice_cache(cache, *kernels.place));
+  kernels.cache = ops::choice_cache_path();
+  ops::choices().remember_json(ops::load_choice_cache(kernels.cache, *kernels.place));
   const ops::ProductTimings timings =
       model::time_products(config.model, product_sizes(config), device.device, byte_limit);
   if (timings.refused > 0) {
@@ -73,11 +73,19 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
                     "anew, and bits may differ from before",
                     timings.refused, timings.products(), kernels.place->cublaslt));
   }
-  if (timings.timed > 0) ops::save_choice_cache(cache, *kernels.place, ops::choices().to_json());
+  remember_choices(kernels);
   const double gain = timings.chosen_us > 0 ? 100 * (timings.first_us / timings.chosen_us - 1) : 0;
   kernels.gemm = fmt::format("{} shapes, algorithms {}; best over first heuristic {:.1f} %",
-                             timings.products(), sources(timings, cache), gain);
+                             timings.products(), sources(timings, kernels.cache), gain);
   return kernels;
+}
+
+void remember_choices(const KernelChoices& kernels) {
+  if (kernels.cache.empty()) return;
+  const nlohmann::json news = ops::choices().news();
+  if (news.empty()) return;
+  ops::save_choice_cache(kernels.cache, *kernels.place, news);
+  ops::choices().remember_json(news);
 }
 
 std::string choices_in_force(const KernelChoices& kernels) {

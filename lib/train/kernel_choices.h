@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,7 @@ namespace narrowgauge::train {
 struct KernelChoices {
   std::optional<ops::ChoicePlace> place;  // none on the CPU
   std::string gemm;                       // for the start report; empty on the CPU
+  std::filesystem::path cache;            // of this run; empty: none
 };
 
 // Puts a run's choices into force and leaves no others. Those of the checkpoint (`saved`, its choices.json;
@@ -22,6 +24,9 @@ struct KernelChoices {
 // is malformed; `path` is for messages.
 KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, int64_t byte_limit,
                              const std::string& saved, const std::filesystem::path& path);
+
+// Writes into the cache what was chosen since (attention is, with the model) and it lacks.
+void remember_choices(const KernelChoices& kernels);
 
 // choices.json for a checkpoint; empty when nothing was chosen.
 std::string choices_in_force(const KernelChoices& kernels);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cuda/gemm_workspace.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/layout/static_bytes.h"
@@ -34,6 +35,9 @@ std::vector<MemoryRow> memory_by_category(const Session& session, const MemoryPe
       {"gradients", fixed.all_gradients(), bytes_of(arena.grad()) + bytes_of(arena.grad32())},
       {"optimizer", fixed.optimizer(), session.optimizer->bytes()},
       {"slab", pass->bytes(), model.slab_bytes()}};
+  if (session.device.device.is_cuda()) {  // every pass has products
+    rows.push_back({"GEMM workspace", cuda::kGemmWorkspaceBytes, cuda::kGemmWorkspaceBytes});
+  }
   int64_t known = 0;
   for (const MemoryRow& row : rows) known += *row.measured;
   rows.push_back({"saved activations", at_peak(layout::Category::saved), {}});

@@ -40,6 +40,7 @@ Session::Session(const TrainRequest& request)
     optimizer = make_optimizer(config, *model);
     optimizer->reset_master();
   }
+  remember_choices(kernels);
   reserve_slab();
   atomic_write_file(folder.path() / "config.yaml", dump_config(config));
   if (corpus.tokenizer) corpus.tokenizer->save(folder.path());

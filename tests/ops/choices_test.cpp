@@ -40,8 +40,12 @@ TEST_CASE("choices in force are found, stored and written as JSON") {
   table.store("gemm a", 7);
   CHECK(table.version() != before);
   CHECK(table.find("gemm a") == json(7));
+  CHECK(table.news() == json{{"gemm a", 7}});
+  table.store("attention b", "flash");  // as remembered
+  CHECK(table.news() == json{{"gemm a", 7}});
   table.load_json(kSome);
   CHECK(table.to_json() == kSome);
+  CHECK(table.news().empty());
   Choices other;
   other.load_json(json::parse(table.to_json().dump()));
   CHECK(other.to_json() == kSome);

@@ -243,6 +243,9 @@ TEST_CASE("a body that fails while it is captured leaves stream and allocator as
   run(false);
   run(false);
   REQUIRE(x.eq(16).all().item<bool>());
+  graphs.forget();
+  for (int i = 0; i < 3; ++i) run(false);
+  REQUIRE(x.eq(128).all().item<bool>());
 }
 
 TEST_CASE("a skipped step with graphs") { check_bad_gradient(kGpu, "bf16", /*cuda_graphs=*/true); }
