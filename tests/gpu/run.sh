@@ -178,7 +178,7 @@ results=${RESULTS:-bench/compare.jsonl}
 
 bench() { # kernels, products, attention and the step, not deterministic and deterministic
   mkdir -p "$out/bench"
-  local what name flags
+  local what name flags setting
   for what in ${BENCH:-kernels gemm attention step step-deterministic}; do
     name=$what flags=(--set memory.budget=$budget)
     if [ "${what%-deterministic}" != "$what" ]; then flags+=(--set train.deterministic=true); fi
