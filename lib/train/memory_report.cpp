@@ -11,6 +11,11 @@ namespace narrowgauge::train {
 namespace {
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
+int64_t bytes_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  int64_t sum = 0;
+  for (const auto& [name, tensor] : tensors) sum += bytes_of(tensor);
+  return sum;
+}
 
 layout::Element element(const std::string& dtype) {
   return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
@@ -33,7 +38,7 @@ std::vector<MemoryRow> memory_by_category(const Session& session, const MemoryPe
   std::vector<MemoryRow> rows{
       {"weights", fixed.weights, bytes_of(arena.weights())},
       {"gradients", fixed.all_gradients(), bytes_of(arena.grad()) + bytes_of(arena.grad32())},
-      {"optimizer", fixed.optimizer(), session.optimizer->bytes()},
+      {"optimizer", fixed.optimizer(), bytes_of(session.optimizer->state_tensors())},
       {"slab", pass->bytes(), model.slab_bytes()}};
   if (session.device.device.is_cuda()) {  // every pass has products
     rows.push_back({"GEMM workspace", cuda::kGemmWorkspaceBytes, cuda::kGemmWorkspaceBytes});
