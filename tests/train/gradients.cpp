@@ -36,6 +36,7 @@ Config small_config(const std::string& dtype, int64_t context) {
   config.model.init_std = 0.1;  // large enough for gradients that mean something
   config.data.context = context;
   config.train.dtype = dtype;
+  config.train.micro_batch = 1;
   config.train.tokens_per_step = kSequences * context;
   config.train.deterministic = true;
   config.memory.recompute = {RecomputeLevel::none};
