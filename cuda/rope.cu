@@ -5,73 +5,102 @@
 namespace narrowgauge::cuda {
 namespace {
 
-template <int V>
-__device__ __forceinline__ void load_table(float (&out)[V], const float* p) {
-  if constexpr (V == 1) {
-    out[0] = *p;
-  } else {
+constexpr int kHeadsInFlight = 4;  // loads of a lane before its first store
+
+__device__ __forceinline__ void load_table(float (&out)[8], const float* p) {
+  const Vec<float> low = load_vec(p);
+  const Vec<float> high = load_vec(p + 4);
 #pragma unroll
-    for (int k = 0; k < V; k += 4) {
-      const Vec<float> x = load_vec(p + k);
+  for (int k = 0; k < 4; ++k) {
+    out[k] = low.v[k];
+    out[k + 4] = high.v[k];
+  }
+}
+__device__ __forceinline__ void load_table(float (&out)[4], const float* p) {
+  const Vec<float> x = load_vec(p);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) out[k + j] = x.v[j];
+  for (int k = 0; k < 4; ++k) out[k] = x.v[k];
+}
+
+// What lane `from` of the warp holds.
+template <class T>
+__device__ __forceinline__ Vec<T> exchange(const Vec<T>& x, int from) {
+  Vec<T> out;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    reinterpret_cast<unsigned*>(out.v)[k] =
+        __shfl_sync(0xffffffffu, reinterpret_cast<const unsigned*>(x.v)[k], from);
+  }
+  return out;
+}
+
+template <class T>
+__device__ __forceinline__ int64_t position_of(const Rope<T>& a, int64_t token) {
+  return a.positions ? a.positions[token] : token % a.context;
+}
+
+// A warp takes a token. `lanes` of it share a head, lane i the i-th 16 bytes; the other element of every pair
+// is in the lane half a head away.
+template <class T>
+__global__ void __launch_bounds__(256) rope_heads_kernel(const Rope<T> a, int lanes) {
+  constexpr int V = kVec<T>;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int at_once = 32 / lanes;
+  const int first_head = lane / lanes;
+  const int vector = lane - first_head * lanes;
+  const bool upper = vector >= lanes / 2;
+  const int column = (upper ? vector - lanes / 2 : vector) * V;
+  const int partner = first_head < at_once ? lane + (upper ? -lanes / 2 : lanes / 2) : lane;
+  const int heads = static_cast<int>(a.heads);
+  for (int64_t token = flat_index() / 32; token < a.tokens; token += flat_step() / 32) {
+    const int64_t entry = position_of(a, token) * (a.head_dim / 2) + column;
+    float cos[V];
+    float sin[V];
+    load_table(cos, a.cos + entry);
+    load_table(sin, a.sin + entry);
+#pragma unroll
+    for (int k = 0; k < V; ++k) sin[k] = upper == a.inverse ? -sin[k] : sin[k];
+    T* const row = a.qkv + token * a.row_stride + vector * V;
+    for (int begin = 0; begin < heads; begin += kHeadsInFlight * at_once) {
+      Vec<T> own[kHeadsInFlight];
+#pragma unroll
+      for (int i = 0; i < kHeadsInFlight; ++i) {
+        const int head = begin + i * at_once + first_head;
+        own[i] = first_head < at_once && head < heads ? load_vec(row + head * a.head_dim) : Vec<T>{};
+      }
+#pragma unroll
+      for (int i = 0; i < kHeadsInFlight; ++i) {
+        const Vec<T> other = exchange(own[i], partner);
+        float x[V];
+        float y[V];
+        widen(x, own[i]);
+        widen(y, other);
+#pragma unroll
+        for (int k = 0; k < V; ++k) x[k] = __fmaf_rn(x[k], cos[k], y[k] * sin[k]);
+        const int head = begin + i * at_once + first_head;
+        if (first_head < at_once && head < heads) store_vec(row + head * a.head_dim, round_vec<T>(x));
+      }
     }
   }
 }
 
-// Item = (token, group, column vector). The group's heads are group, group + groups, ...: neighbouring
-// threads then read neighbouring memory.
-template <class T, int V>
-__global__ void __launch_bounds__(256) rope_kernel(Rope<T> a) {
-  constexpr int kHeads = kRopeHeadsPerThread;
+// One pair a thread.
+template <class T>
+__global__ void __launch_bounds__(256) rope_pairs_kernel(const Rope<T> a) {
   const int64_t half = a.head_dim / 2;
-  const int64_t columns = half / V;
-  const int64_t groups = ceil_div<int64_t>(a.heads, kHeads);
-  const int64_t items = a.tokens * groups * columns;
+  const int64_t items = a.tokens * a.heads * half;
   for (int64_t i = flat_index(); i < items; i += flat_step()) {
-    const int64_t rest = i / columns;
-    const int64_t column = (i - rest * columns) * V;
-    const int64_t token = rest / groups;
-    const int64_t group = rest - token * groups;
-    const int64_t position = a.positions ? a.positions[token] : token % a.context;
-    T* row = a.qkv + token * a.row_stride + column;
-    Vec<T, V> low[kHeads];
-    Vec<T, V> high[kHeads];
-#pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      const int64_t head = group + h * groups;
-      if (head < a.heads) {
-        low[h] = load_vec<T, V>(row + head * a.head_dim);
-        high[h] = load_vec<T, V>(row + head * a.head_dim + half);
-      }
-    }
-    float cos[V];
-    float sin[V];
-    load_table(cos, a.cos + position * half + column);
-    load_table(sin, a.sin + position * half + column);
-    if (a.inverse) {
-#pragma unroll
-      for (int k = 0; k < V; ++k) sin[k] = -sin[k];
-    }
-#pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      const int64_t head = group + h * groups;
-      if (head < a.heads) {
-        float p[V];
-        float q[V];
-        float x[V];
-        float y[V];
-        widen(p, low[h]);
-        widen(q, high[h]);
-#pragma unroll
-        for (int k = 0; k < V; ++k) {
-          x[k] = p[k] * cos[k] - q[k] * sin[k];
-          y[k] = q[k] * cos[k] + p[k] * sin[k];
-        }
-        store_vec(row + head * a.head_dim, round_vec<T>(x));
-        store_vec(row + head * a.head_dim + half, round_vec<T>(y));
-      }
-    }
+    const int64_t rest = i / half;
+    const int64_t column = i - rest * half;
+    const int64_t token = rest / a.heads;
+    const int64_t entry = position_of(a, token) * half + column;
+    const float cos = a.cos[entry];
+    const float sin = a.inverse ? -a.sin[entry] : a.sin[entry];
+    T* const low = a.qkv + token * a.row_stride + (rest - token * a.heads) * a.head_dim + column;
+    const float x = to_float(low[0]);
+    const float y = to_float(low[half]);
+    low[0] = from_float<T>(__fmaf_rn(x, cos, -y * sin));
+    low[half] = from_float<T>(__fmaf_rn(y, cos, x * sin));
   }
 }
 
@@ -87,9 +116,13 @@ void rope(const Rope<T>& args, const DeviceLimits& limits, Stream stream) {
   require(args.positions || args.context >= 1, "rope: context is below 1");
   const bool vectorised = args.head_dim / 2 % kVec<T> == 0 && args.row_stride % kVec<T> == 0 &&
                           aligned16(args.qkv) && aligned16(args.cos) && aligned16(args.sin);
-  const FlatLaunch launch = plan_rope(args.tokens, args.heads, args.head_dim, sizeof(T), vectorised, limits);
-  const auto kernel = vectorised ? rope_kernel<T, kVec<T>> : rope_kernel<T, 1>;
-  kernel<<<launch.blocks, launch.threads, 0, stream>>>(args);
+  const RopeLaunch launch = plan_rope(args.tokens, args.heads, args.head_dim, sizeof(T), vectorised, limits);
+  const auto [threads, blocks] = launch.flat;
+  if (launch.lanes > 0) {
+    rope_heads_kernel<<<blocks, threads, 0, stream>>>(args, launch.lanes);
+  } else {
+    rope_pairs_kernel<<<blocks, threads, 0, stream>>>(args);
+  }
   check_launch("rope");
 }
 

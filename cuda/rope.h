@@ -23,20 +23,25 @@ struct Rope {
   bool inverse;              // rotate back: the gradient
 };
 
-// A thread rotates the same columns of up to this many heads of one token, so that it reads the tables once.
-inline constexpr int kRopeHeadsPerThread = 4;
+// A warp rotates whole heads of one token, 16 bytes a lane, since a head's halves written apart would leave
+// sectors half written; or, where that does not fit, a thread rotates one pair.
+struct RopeLaunch {
+  FlatLaunch flat;
+  int lanes;  // of a warp that share a head; 0: one pair a thread
+};
 
-// Pure function of the card's limits. Vectorised: a thread takes 16 bytes of each half of a head, else one
-// element.
-constexpr FlatLaunch plan_rope(int64_t tokens, int64_t heads, int64_t head_dim, int element_bytes,
+// Pure function of the card's limits. Vectorised: pointers, row_stride and head_dim / 2 allow 16-byte
+// vectors.
+constexpr RopeLaunch plan_rope(int64_t tokens, int64_t heads, int64_t head_dim, int element_bytes,
                                bool vectorised, const DeviceLimits& limits) {
-  const int64_t columns = head_dim / 2 * (vectorised ? element_bytes : 16) / 16;
-  return plan_flat(tokens * ceil_div<int64_t>(heads, kRopeHeadsPerThread) * columns, limits);
+  const int64_t lanes = head_dim * element_bytes / 16;
+  if (vectorised && lanes <= 32) return {plan_flat(tokens * 32, limits), static_cast<int>(lanes)};
+  return {plan_flat(tokens * heads * (head_dim / 2), limits), 0};
 }
 
 // Asynchronous on `stream`. T: float, bf16. Any alignment works; pointers on 16-byte boundaries with
-// row_stride and head_dim / 2 divisible by 16 / sizeof(T) are fast. Throws LaunchError (null pointer, size
-// out of range) before the launch and CudaError after it.
+// row_stride and head_dim / 2 divisible by 16 / sizeof(T) and heads of at most 512 bytes are fast. Throws
+// LaunchError (null pointer, size out of range) before the launch and CudaError after it.
 template <class T>
 void rope(const Rope<T>& args, const DeviceLimits& limits, Stream stream);
 

@@ -43,8 +43,18 @@ TEST_CASE("flat launches give one item a thread up to 64 waves") {
   CHECK(plan_scale(int64_t{2048} * 8 + 1, 2, kH200).blocks == 9);
   CHECK(plan_swiglu(16, 4736, 2, true, kH200).blocks == 16 * 592 / 256);
   CHECK(plan_swiglu(16, 4737, 2, false, kH200).blocks == 297);
-  CHECK(plan_rope(64, 32, 112, 2, true, kH200).blocks == 64 * 8 * 7 / 256);
-  CHECK(plan_rope(64, 5, 112, 4, true, kH200).blocks == 64 * 2 * 14 / 256);
+}
+
+TEST_CASE("RoPE takes whole heads with a warp where they fit") {
+  const RopeLaunch heads = plan_rope(64, 32, 112, 2, true, kH200);
+  CHECK(heads.lanes == 14);
+  CHECK(heads.flat.blocks == 64 * 32 / 256);
+  CHECK(plan_rope(64, 5, 128, 4, true, kH200).lanes == 32);
+  for (const RopeLaunch pairs :
+       {plan_rope(64, 4, 256, 4, true, kH200), plan_rope(64, 4, 256, 2, false, kH200)}) {
+    CHECK(pairs.lanes == 0);
+    CHECK(pairs.flat.blocks == 64 * 4 * 128 / 256);
+  }
 }
 
 TEST_CASE("the norm shares a row as its width asks") {
