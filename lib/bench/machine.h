@@ -20,6 +20,7 @@ class Machine {
 
   // Device memory that choosing algorithms by timing may use, as in training.
   [[nodiscard]] int64_t timing_bytes() const;
+  [[nodiscard]] int64_t cap() const { return memory_.cap(); }  // bytes of allocations
 
   // Card, driver, library versions, cap and the clocks now: the head of every result.
   [[nodiscard]] Json head(const char* bench) const;

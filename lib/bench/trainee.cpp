@@ -29,7 +29,7 @@ std::string levels_text(const std::vector<RecomputeLevel>& levels) {
 }  // namespace
 
 Trainee::Trainee(Machine& machine, const Config& config)
-    : config_(train::resolve_auto(config)),
+    : config_(train::resolve_auto(config, machine.cap())),
       sequences_(config_.train.tokens_per_step / config_.data.context),
       cuda_graphs_(train::use_cuda_graphs(config_.train.cuda_graphs, machine.device())) {
   const at::Device device = machine.device();

@@ -82,7 +82,7 @@ ConfigSection memory_section() {
   recompute.write = write_recompute;
   rows.add("recompute", "",
            "What each layer computes again in backward instead of keeping it, from nothing to "
-           "the whole block.",
+           "the whole block; auto: as little as fits.",
            std::move(recompute));
   rows.integer("loss_chunk", &M::loss_chunk, between(1, 1 << 20), "tokens",
                "Tokens whose logits exist at once.");

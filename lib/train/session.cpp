@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/base/error.h"
 #include "lib/base/file.h"
@@ -24,13 +25,14 @@ constexpr int64_t kTimingBytes = int64_t{1} << 30;  // of device memory, while k
 }  // namespace
 
 Session::Session(const TrainRequest& request)
-    : config(resolve_auto(request.config)),
+    : config(request.config),
       folder(request.run, request.resume),
       device(open_device(config.train.device)),
       cuda_graphs(use_cuda_graphs(config.train.cuda_graphs, device.device)),
       corpus(open_corpus(config)) {
   set_numerics(config.train.deterministic);
   memory = std::make_unique<DeviceMemory>(device, config.memory.budget);
+  config = resolve_auto(std::move(config), memory->cap());
   if (const auto step = folder.resume_step()) {
     restore(*step, request.allow_data_change);
   } else {

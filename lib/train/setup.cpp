@@ -2,14 +2,41 @@
 
 #include <fmt/format.h>
 
+#include "cuda/gemm_workspace.h"
 #include "lib/base/error.h"
 #include "lib/base/text.h"
 #include "lib/io/hugging_face.h"
+#include "lib/layout/layout.h"
+#include "lib/layout/static_bytes.h"
 #include "lib/model/init.h"
 #include "lib/train/device.h"
 
 namespace narrowgauge::train {
 namespace {
+
+constexpr int64_t kOtherBytes = int64_t{1} << 30;  // library modules, batches, scratch of attention
+
+// Bytes that the run holds and one training pass needs at a level; attention's scratch comes on top.
+int64_t planned_bytes(const Config& config, RecomputeLevel level) {
+  const auto element = [](const std::string& dtype) {
+    return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
+  };
+  const layout::Element activations = element(config.train.dtype);
+  const layout::StaticBytes fixed = layout::static_bytes(
+      config.model, config.optim, activations,
+      activations == layout::Element::fp32 ? activations : element(config.memory.grad_dtype));
+  const layout::StepShape step{
+      .purpose = layout::Purpose::train,
+      .batch = config.train.micro_batch,
+      .context = config.data.context,
+      .levels = std::vector<RecomputeLevel>(static_cast<size_t>(config.model.layers), level),
+      .element = activations,
+      .loss_chunk = config.memory.loss_chunk,
+      .attention_scratch = 0,
+      .limits = std::nullopt};
+  return fixed.weights + fixed.all_gradients() + fixed.optimizer() + cuda::kGemmWorkspaceBytes +
+         layout::Layout(config.model, step).bytes();
+}
 
 at::ScalarType scalar_type(const std::string& name) { return name == "bf16" ? at::kBFloat16 : at::kFloat; }
 
@@ -38,9 +65,14 @@ void require_same_model(const ModelConfig& config, const ModelConfig& found) {
 
 }  // namespace
 
-Config resolve_auto(Config config) {
+Config resolve_auto(Config config, int64_t bytes) {
   if (config.train.micro_batch == 0) config.train.micro_batch = 1;
-  if (config.memory.recompute.empty()) config.memory.recompute = {RecomputeLevel::block};
+  if (!config.memory.recompute.empty()) return config;
+  using enum RecomputeLevel;
+  for (const RecomputeLevel level : {none, elementwise, ffn, ffn_qkv, block}) {
+    config.memory.recompute = {level};
+    if (planned_bytes(config, level) + kOtherBytes <= bytes) break;
+  }
   return config;
 }
 

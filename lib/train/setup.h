@@ -10,8 +10,10 @@
 
 namespace narrowgauge::train {
 
-// "auto" replaced by its choice: micro-batch 1, recompute block.
-Config resolve_auto(Config config);
+// "auto" replaced by its choice: micro-batch 1; for all layers the recompute level that keeps most while the
+// run fits into `bytes` of device memory by the sizes of lib/layout, with room for library modules; block
+// where none fits or `bytes` is 0 (no GPU).
+Config resolve_auto(Config config, int64_t bytes);
 
 // The model with storage for its weights, which are not set yet. UserError when train.attention cannot be
 // met.
