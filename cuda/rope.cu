@@ -23,6 +23,7 @@ __device__ __forceinline__ void load_table(float (&out)[V], const float* p) {
 // threads then read neighbouring memory.
 template <class T, int V>
 __global__ void __launch_bounds__(256) rope_kernel(Rope<T> a) {
+  wait_for_inputs();
   constexpr int kHeads = kRopeHeadsPerThread;
   const int64_t half = a.head_dim / 2;
   const int64_t columns = half / V;
@@ -89,8 +90,7 @@ void rope(const Rope<T>& args, const DeviceLimits& limits, Stream stream) {
                           aligned16(args.qkv) && aligned16(args.cos) && aligned16(args.sin);
   const FlatLaunch launch = plan_rope(args.tokens, args.heads, args.head_dim, sizeof(T), vectorised, limits);
   const auto kernel = vectorised ? rope_kernel<T, kVec<T>> : rope_kernel<T, 1>;
-  kernel<<<launch.blocks, launch.threads, 0, stream>>>(args);
-  check_launch("rope");
+  launch_kernel("rope", kernel, launch.blocks, launch.threads, 0, stream, args);
 }
 
 template void rope(const Rope<float>&, const DeviceLimits&, Stream);

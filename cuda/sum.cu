@@ -7,6 +7,7 @@ namespace narrowgauge::cuda {
 namespace {
 
 __global__ void __launch_bounds__(kSumThreads) sum_kernel(const SumInto a) {
+  wait_for_inputs();
   __shared__ float shared[32];
   float sum = 0.0f;
 #pragma unroll 8
@@ -24,8 +25,7 @@ void sum_into(const SumInto& args, Stream stream) {
   require(args.count >= 0, "sum_into: negative count");
   if (args.count == 0) return;
   require(args.out && args.x, "sum_into: null pointer");
-  sum_kernel<<<1, kSumThreads, 0, stream>>>(args);
-  check_launch("sum_into");
+  launch_kernel("sum_into", sum_kernel, 1, kSumThreads, 0, stream, args);
 }
 
 }  // namespace narrowgauge::cuda

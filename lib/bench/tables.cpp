@@ -132,6 +132,7 @@ Table speed_table(const Json& s) {
   if (s.contains("launch_delay_us")) {
     table.rows.push_back({"artificial delay of every launch, µs", microseconds(s["launch_delay_us"])});
   }
+  if (s.contains("launch_overlap")) table.rows.push_back({"kernels set up while the one before ends", "no"});
   return table;
 }
 

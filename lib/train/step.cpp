@@ -60,16 +60,16 @@ bool Step::queue(const data::GlobalBatch& batch, const cuda::StepInput& input,
 }
 
 bool Step::accumulate(const std::function<bool(double)>& go_on) {
-  if (const void* slab = model_.slab_address(); slab != slab_) {
-    graphs_.forget();
-    slab_ = slab;
-  }
   const int64_t pieces = batch_.pieces();
   try {
     for (int64_t i = 0; i < pieces; ++i) {
       Fence& end = ends_[end_];
       end.wait();
       if (go_on && !go_on(static_cast<double>(i) / static_cast<double>(pieces))) return false;
+      if (const void* slab = model_.slab_address(); slab != slab_) {
+        graphs_.forget();
+        slab_ = slab;
+      }
       const model::Batch piece = batch_.piece(i);
       graphs_.run(key_of(piece), [&] { add_gradients(piece); });
       end.record();
