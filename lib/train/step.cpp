@@ -84,9 +84,9 @@ bool Step::accumulate(const std::function<bool(double)>& go_on) {
 void Step::add_gradients(const model::Batch& piece) {
   const ops::LossSums sums = model_.loss(piece, optimizer_.inverse_tokens());
   sums.loss.backward(one_);
-  ops::sum_into(sums_.select(0, 0), sums.loss);
-  ops::sum_into(sums_.select(0, 1), sums.lse);
-  ops::sum_into(sums_.select(0, 2), sums.lse_squared);
+  ops::sum_into({{.out = sums_.select(0, 0), .x = sums.loss},
+                 {.out = sums_.select(0, 1), .x = sums.lse},
+                 {.out = sums_.select(0, 2), .x = sums.lse_squared}});
 }
 
 StepResult Step::read(size_t slot, const cuda::StepState& state) const {
