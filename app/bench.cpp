@@ -68,7 +68,8 @@ bench::Json measure(const std::string& what, const Config& config, const Argumen
                            {.steps = arguments.integer("steps", 2, 10000),
                             .warmup = arguments.integer("warmup", 2, 10000),
                             .speed_only = arguments.flag("speed-only"),
-                            .launch_delay = arguments.number("launch-delay-us", 0, 1e6)});
+                            .launch_delay = arguments.number("launch-delay-us", 0, 1e6),
+                            .overlap = !arguments.flag("no-overlap")});
 }
 
 }  // namespace
@@ -87,6 +88,7 @@ int run_bench(int argc, char** argv) {
   cli.option("warmup", "N", "step: optimizer steps before them", "3");
   cli.option("launch-delay-us", "N",
              "step: keep the host busy for so long at every launch, as a slow host is", "0");
+  cli.flag("no-overlap", "step: no kernel is set up before the one before it has ended");
   cli.flag("speed-only", "step: leave out the breakdown and the wall");
   cli.flag("kernels", "step: also list the 30 kernels that take longest");
   cli.option("json", "FILE", "also write the result there");

@@ -24,7 +24,7 @@ template <class T>
 void embedding_backward(const EmbeddingBackward<T>&, const DeviceLimits&, Stream) {
   absent();
 }
-void sum_into(const SumInto&, Stream) { absent(); }
+void sum_into(std::span<const SumInto>, Stream) { absent(); }
 
 template void cross_entropy<float>(const CrossEntropy<float>&, const DeviceLimits&, Stream);
 template void cross_entropy<bf16>(const CrossEntropy<bf16>&, const DeviceLimits&, Stream);

@@ -136,6 +136,7 @@ __device__ __forceinline__ void store_weights(const Args& args, int64_t element,
 template <Master kMaster, class T, class G>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     adamw_kernel(const __grid_constant__ Arguments<T, G> arguments) {
+  wait_for_inputs();
   __shared__ Maps maps;
   const AdamW<T, G>& args = arguments.user;
   if (args.state->skip != 0) return;
@@ -235,8 +236,7 @@ void require_buffer(const void* pointer, int64_t count, const char* message) {
 
 template <Master kMaster, class T, class G>
 void launch(const Arguments<T, G>& arguments, const AdamWLaunch& plan, Stream stream) {
-  adamw_kernel<kMaster, T, G><<<plan.blocks, plan.threads, 0, stream>>>(arguments);
-  check_launch("adamw");
+  launch_kernel("adamw", adamw_kernel<kMaster, T, G>, plan.blocks, plan.threads, 0, stream, arguments);
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ __device__ __forceinline__ float gradient_of(const RowGradient& g, float x, bool
 // columns.
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads) resident_kernel(CrossEntropy<T> a) {
+  wait_for_inputs();
   __shared__ float shared_max[32];
   __shared__ float shared_sum[32];
   T* x = row_of(a);
@@ -189,6 +190,7 @@ __device__ __forceinline__ void accumulate(Online& o, float x, bool is_target) {
 // A row of any length, read twice; the second pass runs backwards, over what the first left in L2.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kMaxThreads) streaming_kernel(CrossEntropy<T> a) {
+  wait_for_inputs();
   __shared__ float shared_max[32];
   __shared__ float shared_sum[32];
   T* x = row_of(a);
@@ -265,13 +267,12 @@ void cross_entropy(const CrossEntropy<T>& args, const DeviceLimits& limits, Stre
   const CrossEntropyLaunch plan = plan_cross_entropy(args.vocab, kVec<T>, vectors, limits);
   const auto blocks = static_cast<unsigned>(args.rows);
   if (plan.resident) {
-    resident_kernel<T><<<blocks, plan.threads, 0, stream>>>(args);
+    launch_kernel("cross_entropy", resident_kernel<T>, blocks, plan.threads, 0, stream, args);
   } else if (plan.vectors) {
-    streaming_kernel<T, kVec<T>><<<blocks, plan.threads, 0, stream>>>(args);
+    launch_kernel("cross_entropy", streaming_kernel<T, kVec<T>>, blocks, plan.threads, 0, stream, args);
   } else {
-    streaming_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(args);
+    launch_kernel("cross_entropy", streaming_kernel<T, 1>, blocks, plan.threads, 0, stream, args);
   }
-  check_launch("cross_entropy");
 }
 
 template void cross_entropy<float>(const CrossEntropy<float>&, const DeviceLimits&, Stream);

@@ -24,6 +24,7 @@ __device__ __forceinline__ Pack<T, kWidth> load_pack(const T* p) {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kForwardThreads) forward_kernel(EmbeddingForward<T> a) {
+  wait_for_inputs();
   using Packed = Pack<T, kWidth>;
   const int64_t packs = a.width / kWidth;
   Packed nan;
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(kForwardThreads) forward_kernel(EmbeddingForwa
 // added in order.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBackwardWarps * 32) backward_kernel(EmbeddingBackward<T> a) {
+  wait_for_inputs();
   __shared__ float partial[kBackwardWarps][kWidth][33];  // 33: no bank conflicts when read by column
   const int64_t head = blockIdx.x;
   const int32_t token = a.tokens[a.order[head]];
@@ -118,11 +120,10 @@ void embedding_forward(const EmbeddingForward<T>& args, const DeviceLimits& limi
   const auto plan = plan_embedding_forward(args.count, args.width, vectors ? kVec<T> : 1, limits);
   const auto blocks = static_cast<unsigned>(plan.row_blocks);
   if (vectors) {
-    forward_kernel<T, kVec<T>><<<blocks, plan.threads, 0, stream>>>(args);
+    launch_kernel("embedding_forward", forward_kernel<T, kVec<T>>, blocks, plan.threads, 0, stream, args);
   } else {
-    forward_kernel<T, 1><<<blocks, plan.threads, 0, stream>>>(args);
+    launch_kernel("embedding_forward", forward_kernel<T, 1>, blocks, plan.threads, 0, stream, args);
   }
-  check_launch("embedding_forward");
 }
 
 template <class T>
@@ -134,11 +135,10 @@ void embedding_backward(const EmbeddingBackward<T>& args, const DeviceLimits& li
   const auto plan = plan_embedding_backward(args.count, args.width, vectors ? kVec<T> : 1, limits);
   const dim3 grid(static_cast<unsigned>(plan.row_blocks), static_cast<unsigned>(plan.column_blocks));
   if (vectors) {
-    backward_kernel<T, kVec<T>><<<grid, plan.threads, 0, stream>>>(args);
+    launch_kernel("embedding_backward", backward_kernel<T, kVec<T>>, grid, plan.threads, 0, stream, args);
   } else {
-    backward_kernel<T, 1><<<grid, plan.threads, 0, stream>>>(args);
+    launch_kernel("embedding_backward", backward_kernel<T, 1>, grid, plan.threads, 0, stream, args);
   }
-  check_launch("embedding_backward");
 }
 
 template void embedding_forward<float>(const EmbeddingForward<float>&, const DeviceLimits&, Stream);

@@ -50,6 +50,7 @@ __device__ __noinline__ double square_sum_fp64(const G* grad, int64_t first, int
 
 template <class G>
 __global__ void __launch_bounds__(kGradNormThreads) gradient_norm_kernel(const GradientNorm<G> args) {
+  wait_for_inputs();
   __shared__ double shared[kWarps];
   const int64_t vectors = args.count / kVec<G>;
   for (int partial = static_cast<int>(blockIdx.x); partial < kGradNormPartials;
@@ -83,6 +84,7 @@ __global__ void __launch_bounds__(kGradNormThreads) gradient_norm_kernel(const G
 }
 
 __global__ void __launch_bounds__(kGradNormThreads) finish_kernel(const FinishGradientNorm args) {
+  wait_for_inputs();
   __shared__ double shared[kWarps];
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < args.partial_count; i += kGradNormThreads) {
@@ -106,15 +108,13 @@ void gradient_norm(const GradientNorm<G>& args, const DeviceLimits& limits, Stre
   require(args.count == 0 || args.grad != nullptr, "gradient_norm: null gradient");
   require(aligned16(args.grad), "gradient_norm: gradient is not 16-byte aligned");
   const GradientNormLaunch launch = plan_gradient_norm(limits);
-  gradient_norm_kernel<G><<<launch.blocks, launch.threads, 0, stream>>>(args);
-  check_launch("gradient_norm");
+  launch_kernel("gradient_norm", gradient_norm_kernel<G>, launch.blocks, launch.threads, 0, stream, args);
 }
 
 void finish_gradient_norm(const FinishGradientNorm& args, Stream stream) {
   require(args.state != nullptr && args.partials != nullptr, "finish_gradient_norm: null pointer");
   require(args.partial_count >= 0, "finish_gradient_norm: negative partial_count");
-  finish_kernel<<<1, kGradNormThreads, 0, stream>>>(args);
-  check_launch("finish_gradient_norm");
+  launch_kernel("finish_gradient_norm", finish_kernel, 1, kGradNormThreads, 0, stream, args);
 }
 
 template void gradient_norm(const GradientNorm<float>&, const DeviceLimits&, Stream);

@@ -10,6 +10,7 @@
 #include "cuda/error.h"
 #include "cuda/flat_launch.h"
 #include "cuda/launch_delay.h"
+#include "cuda/launch_overlap.h"
 #include "cuda/stream.h"
 
 namespace narrowgauge::cuda {
@@ -24,6 +25,37 @@ inline void check(cudaError_t status, const char* what) {
 // Call right after <<<>>>.
 inline void check_launch(const char* kernel) {
   check(cudaGetLastError(), kernel);
+  launch_delay();
+}
+
+// Must be the first statement of a kernel that launch_kernel launches: returns when the work before it on the
+// stream is done and can be read.
+__device__ __forceinline__ void wait_for_inputs() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+// True when wait_for_inputs does wait in this program's code for the current device. Throws CudaError.
+bool kernels_wait();
+
+// Launches a kernel that begins with wait_for_inputs(), so that where the device can, its blocks are set up
+// while the last ones of the kernel before it finish ("programmatic dependent launch"); a captured graph
+// keeps that. Throws CudaError with `name`.
+template <class... Parameters, class... Arguments>
+void launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 blocks, dim3 threads,
+                   size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = launch_overlap() && kernels_wait() ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
   launch_delay();
 }
 

@@ -8,6 +8,7 @@ namespace {
 // One row for each `lanes` threads, N vectors a thread in registers.
 template <class T, int N>
 __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_kernel(RmsNorm<T> a, int lanes) {
+  wait_for_inputs();
   constexpr int V = kVec<T>;
   __shared__ float shared[32];
   const int shift = __popc(static_cast<unsigned>(lanes) - 1);
@@ -69,6 +70,7 @@ __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_kernel(RmsNorm<T> a,
 // Any width and alignment: a block a row, which reads x (or the sum) twice.
 template <class T>
 __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_any_kernel(RmsNorm<T> a, int lanes) {
+  wait_for_inputs();
   __shared__ float shared[32];
   const int64_t row = blockIdx.x;
   const RowPlace place(row, a.group, a.cols);
@@ -130,8 +132,8 @@ void rms_norm(const RmsNorm<T>& args, const DeviceLimits&, Stream stream) {
   check_arguments(args);
   if (args.rows == 0) return;
   const RmsNormLaunch launch = plan_rms_norm(args.rows, args.cols, sizeof(T), vectorised(args));
-  kKernels[launch.vectors]<<<launch.blocks, launch.threads, 0, stream>>>(args, launch.lanes);
-  check_launch("rms_norm");
+  launch_kernel("rms_norm", kKernels[launch.vectors], launch.blocks, launch.threads, 0, stream, args,
+                launch.lanes);
 }
 
 template void rms_norm(const RmsNorm<float>&, const DeviceLimits&, Stream);

@@ -10,6 +10,7 @@ namespace {
 // Adds the blocks' partial sums to dweight. A block takes 32 columns; each warp sums every 32nd partial row.
 __global__ void __launch_bounds__(1024)
     add_partials_kernel(float* dweight, const float* scratch, int64_t cols, int rows, int vector) {
+  wait_for_inputs();
   __shared__ float shared[32][33];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(1024)
 template <class T, int N>
 __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N))
     rms_norm_backward_kernel(RmsNormBackward<T> a, int lanes) {
+  wait_for_inputs();
   constexpr int V = kVec<T>;
   constexpr int kTogether = 2;  // vectors of dx at a time: dresidual and weight need registers too
   extern __shared__ float block_dweight[];  // (cols), used when lanes <= 32
@@ -155,6 +157,7 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
 template <class T>
 __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(0))
     rms_norm_backward_any_kernel(RmsNormBackward<T> a, int lanes) {
+  wait_for_inputs();
   __shared__ float shared[2][32];
   float* partial = a.scratch + int64_t{blockIdx.x} * a.cols;
   for (int64_t c = threadIdx.x; c < a.cols; c += lanes) partial[c] = 0.0f;
@@ -215,14 +218,13 @@ void rms_norm_backward(const RmsNormBackward<T>& args, const DeviceLimits& limit
   if (args.rows == 0) return;
   const RmsNormLaunch launch =
       plan_rms_norm_backward(args.rows, args.cols, sizeof(T), vectorised(args), limits);
-  kKernels[launch.vectors]<<<launch.blocks, launch.threads, launch.shared_bytes, stream>>>(args,
-                                                                                           launch.lanes);
-  check_launch("rms_norm_backward");
+  launch_kernel("rms_norm_backward", kKernels[launch.vectors], launch.blocks, launch.threads,
+                launch.shared_bytes, stream, args, launch.lanes);
   const int64_t column_blocks = ceil_div<int64_t>(args.cols, 32);
   require(column_blocks < int64_t{1} << 31, "rms_norm_backward: cols is too large");
-  add_partials_kernel<<<static_cast<unsigned>(column_blocks), 1024, 0, stream>>>(
-      args.dweight, args.scratch, args.cols, launch.blocks, launch.vectors == 0 ? 1 : kVec<T>);
-  check_launch("rms_norm_backward: add_partials");
+  launch_kernel("rms_norm_backward: add_partials", add_partials_kernel, static_cast<unsigned>(column_blocks),
+                1024, 0, stream, args.dweight, args.scratch, args.cols, launch.blocks,
+                launch.vectors == 0 ? 1 : kVec<T>);
 }
 
 template void rms_norm_backward(const RmsNormBackward<float>&, const DeviceLimits&, Stream);

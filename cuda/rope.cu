@@ -43,6 +43,7 @@ __device__ __forceinline__ int64_t position_of(const Rope<T>& a, int64_t token) 
 // is in the lane half a head away.
 template <class T>
 __global__ void __launch_bounds__(256) rope_heads_kernel(const Rope<T> a, int lanes) {
+  wait_for_inputs();
   constexpr int V = kVec<T>;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int at_once = 32 / lanes;
@@ -87,6 +88,7 @@ __global__ void __launch_bounds__(256) rope_heads_kernel(const Rope<T> a, int la
 // One pair a thread.
 template <class T>
 __global__ void __launch_bounds__(256) rope_pairs_kernel(const Rope<T> a) {
+  wait_for_inputs();
   const int64_t half = a.head_dim / 2;
   const int64_t items = a.tokens * a.heads * half;
   for (int64_t i = flat_index(); i < items; i += flat_step()) {
@@ -119,11 +121,10 @@ void rope(const Rope<T>& args, const DeviceLimits& limits, Stream stream) {
   const RopeLaunch launch = plan_rope(args.tokens, args.heads, args.head_dim, sizeof(T), vectorised, limits);
   const auto [threads, blocks] = launch.flat;
   if (launch.lanes > 0) {
-    rope_heads_kernel<<<blocks, threads, 0, stream>>>(args, launch.lanes);
+    launch_kernel("rope", rope_heads_kernel<T>, blocks, threads, 0, stream, args, launch.lanes);
   } else {
-    rope_pairs_kernel<<<blocks, threads, 0, stream>>>(args);
+    launch_kernel("rope", rope_pairs_kernel<T>, blocks, threads, 0, stream, args);
   }
-  check_launch("rope");
 }
 
 template void rope(const Rope<float>&, const DeviceLimits&, Stream);

@@ -8,6 +8,7 @@ namespace {
 // `vectors` groups of kVec<T> elements go by 16-byte accesses, what is left over one by one.
 template <class T>
 __global__ void scale_kernel(Scale<T> a, int64_t vectors) {
+  wait_for_inputs();
   constexpr int V = kVec<T>;
   for (int64_t i = flat_index(); i < vectors; i += flat_step()) {
     float y[V];
@@ -30,8 +31,8 @@ void scale(const Scale<T>& args, const DeviceLimits& limits, Stream stream) {
   require(args.y && args.x, "scale: null pointer");
   const bool vectorised = aligned16(args.y) && aligned16(args.x);
   const FlatLaunch launch = plan_scale(args.count, sizeof(T), limits);
-  scale_kernel<T><<<launch.blocks, launch.threads, 0, stream>>>(args, vectorised ? args.count / kVec<T> : 0);
-  check_launch("scale");
+  launch_kernel("scale", scale_kernel<T>, launch.blocks, launch.threads, 0, stream, args,
+                vectorised ? args.count / kVec<T> : 0);
 }
 
 template void scale(const Scale<float>&, const DeviceLimits&, Stream);

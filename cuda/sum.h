@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "cuda/stream.h"
 
@@ -10,16 +11,19 @@ namespace narrowgauge::cuda {
 // then one over the warps' sums.
 inline constexpr int kSumThreads = 1024;
 
+inline constexpr int kSumsAtOnce = 3;
+
 // *out += the sum of x[i], or of x[i]^2 with `squares`, in fp32.
 struct SumInto {
   float* out;      // one value
   const float* x;  // (count); not *out
-  int64_t count;   // >= 0; 0 launches nothing
+  int64_t count;   // >= 0
   bool squares;
 };
 
-// Asynchronous on `stream`. Throws LaunchError (null pointer, negative count) before the launch and CudaError
-// after it.
-void sum_into(const SumInto& args, Stream stream);
+// At most kSumsAtOnce sums in one launch, where none reads or writes what another writes; only empty ones
+// launch nothing. Asynchronous on `stream`. Throws LaunchError (too many, null pointer, negative count)
+// before the launch and CudaError after it.
+void sum_into(std::span<const SumInto> sums, Stream stream);
 
 }  // namespace narrowgauge::cuda

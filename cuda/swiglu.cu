@@ -13,6 +13,7 @@ __device__ __forceinline__ float product(float gate, float up, float s) { return
 
 template <class T, int V>
 __global__ void __launch_bounds__(256) swiglu_kernel(Swiglu<T> a) {
+  wait_for_inputs();
   const int64_t vectors = a.cols / V;
   const int64_t items = a.rows * vectors;
   for (int64_t i = flat_index(); i < items; i += flat_step()) {
@@ -33,6 +34,7 @@ __global__ void __launch_bounds__(256) swiglu_kernel(Swiglu<T> a) {
 
 template <class T, int V>
 __global__ void __launch_bounds__(256) swiglu_backward_kernel(SwigluBackward<T> a) {
+  wait_for_inputs();
   const int64_t vectors = a.cols / V;
   const int64_t items = a.rows * vectors;
   for (int64_t i = flat_index(); i < items; i += flat_step()) {
@@ -79,8 +81,7 @@ void swiglu(const Swiglu<T>& args, const DeviceLimits& limits, Stream stream) {
   const bool vectorised = args.cols % kVec<T> == 0 && aligned16(args.out) && aligned16(args.gate_up);
   const FlatLaunch launch = plan_swiglu(args.rows, args.cols, sizeof(T), vectorised, limits);
   const auto kernel = vectorised ? swiglu_kernel<T, kVec<T>> : swiglu_kernel<T, 1>;
-  kernel<<<launch.blocks, launch.threads, 0, stream>>>(args);
-  check_launch("swiglu");
+  launch_kernel("swiglu", kernel, launch.blocks, launch.threads, 0, stream, args);
 }
 
 template <class T>
@@ -91,8 +92,7 @@ void swiglu_backward(const SwigluBackward<T>& args, const DeviceLimits& limits, 
                           aligned16(args.gate_up) && aligned16(args.out);
   const FlatLaunch launch = plan_swiglu(args.rows, args.cols, sizeof(T), vectorised, limits);
   const auto kernel = vectorised ? swiglu_backward_kernel<T, kVec<T>> : swiglu_backward_kernel<T, 1>;
-  kernel<<<launch.blocks, launch.threads, 0, stream>>>(args);
-  check_launch("swiglu_backward");
+  launch_kernel("swiglu_backward", kernel, launch.blocks, launch.threads, 0, stream, args);
 }
 
 template void swiglu(const Swiglu<float>&, const DeviceLimits&, Stream);

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "lib/base/log.h"
 #include "lib/bench/kernel_cases.h"
+#include "lib/ops/choices.h"
 #include "lib/ops/linear.h"
 #include "lib/train/kernel_choices.h"
 
@@ -48,6 +50,18 @@ struct ProductTensors {
   at::Tensor x, y, w, dx, out, dw;
 };
 
+// For each direction whether the chosen algorithm is given scratch, null where there is no choice.
+std::array<Json, 3> uses_of_workspace(const Product& p) {
+  const std::array<std::string, 3> keys = ops::linear_keys(
+      {.rows = p.rows, .in = p.inputs, .out = p.outputs, .y_stride = p.outputs, .grad_dtype = p.gradient});
+  std::array<Json, 3> uses;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto choice = ops::choices().find(keys[i]);
+    if (choice && choice->is_object()) uses[i] = choice->value("workspace", Json());
+  }
+  return uses;
+}
+
 using Run = void (*)(const ProductTensors&);
 struct Direction {
   const char* name;
@@ -72,7 +86,9 @@ Json measure_gemm(const Machine& machine, const Config& config, int64_t rows) {
   for (const Product& product : products(config, rows)) {
     const double flops =
         2.0 * static_cast<double>(product.rows) * static_cast<double>(product.outputs * product.inputs);
-    for (const Direction& direction : kDirections) {
+    const std::array<Json, 3> workspace = uses_of_workspace(product);
+    for (size_t d = 0; d < std::size(kDirections); ++d) {
+      const Direction& direction = kDirections[d];
       std::vector<Prepared> sets = rotating_sets(machine, [&] {
         const auto t = std::make_shared<ProductTensors>(machine.device(), product);
         return Prepared{.launch = [t, run = direction.run] { run(*t); }, .footprint = t->footprint()};
@@ -85,6 +101,7 @@ Json measure_gemm(const Machine& machine, const Config& config, int64_t rows) {
                   {"shape", fmt::format("{} x {} x {}", product.rows, product.outputs, product.inputs)},
                   {"count", product.count}};
       row.update(to_json(time));
+      row["workspace"] = workspace[d];
       row["tflops"] = flops / time.median * 1e-6;
       list.push_back(row);
       total += time.median * static_cast<double>(product.count) / static_cast<double>(product.rows);

@@ -81,7 +81,7 @@ Measured sum_case(at::Device device, int64_t count) {
           .prepare = [=] {
             const at::Tensor x = random_normal(device, {count}, at::kFloat);
             const at::Tensor out = at::zeros({}, x.options());
-            return Prepared{.launch = [=] { ops::sum_into(out, x); },
+            return Prepared{.launch = [=] { ops::sum_into({{.out = out, .x = x}}); },
                             .eager = [=] { (void)at::sum(x); },
                             .footprint = 4 * count};
           }};

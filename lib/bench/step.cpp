@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cuda/launch_delay.h"
+#include "cuda/launch_overlap.h"
 #include "lib/base/log.h"
 #include "lib/bench/breakdown.h"
 #include "lib/bench/profiler.h"
@@ -95,8 +96,10 @@ Json bench_step(Machine& machine, const Config& config, const StepOptions& optio
   {
     Trainee trainee(machine, config);
     cuda::set_launch_delay(options.launch_delay);
+    cuda::set_launch_overlap(options.overlap);
     result["step"] = measure_speed(trainee, machine, options);
     if (options.launch_delay > 0) result["step"]["launch_delay_us"] = options.launch_delay;
+    if (!options.overlap) result["step"]["launch_overlap"] = false;
     result["clocks_end"] = machine.clocks();
     resolved.train.micro_batch = result["step"]["micro_batch"];
     log_info(
@@ -104,6 +107,7 @@ Json bench_step(Machine& machine, const Config& config, const StepOptions& optio
     if (!options.speed_only) result["breakdown"] = measure_breakdown(trainee, machine.device());
   }
   cuda::set_launch_delay(0);
+  cuda::set_launch_overlap(true);
   if (options.speed_only || config.train.dtype != "bf16") return result;  // the wall is one of bf16
   release_cached_memory();
   result["wall"] = measure_wall(machine, resolved);

@@ -16,6 +16,11 @@ std::string microseconds(const Json& value) {
 
 std::string text(const Json& value) { return value.get<std::string>(); }
 
+std::string yes_or_no(const Json& value) {
+  if (!value.is_boolean()) return "-";
+  return value.get<bool>() ? "yes" : "no";
+}
+
 std::string percent(const Json& fraction) {
   if (!fraction.is_number()) return "-";
   return fmt::format("{:.1f} %", 100 * fraction.get<double>());
@@ -71,12 +76,13 @@ Table copies_table(const Json& result) {
 Table gemm_table(const Json& run) {
   Table table{.title = fmt::format("Matrix products at {} rows: {:.2f} µs a token over the model",
                                    run["rows"].get<int64_t>(), run["us_per_token"].get<double>()),
-              .columns = {"product", "direction", "rows x out x in", "times", "µs", "p20", "p80", "TFLOP/s"}};
+              .columns = {"product", "direction", "rows x out x in", "times", "µs", "p20", "p80", "TFLOP/s",
+                          "workspace"}};
   for (const Json& p : run["products"]) {
-    table.rows.push_back({text(p["name"]), text(p["direction"]), text(p["shape"]),
-                          std::to_string(p["count"].get<int64_t>()), microseconds(p["median_us"]),
-                          microseconds(p["p20_us"]), microseconds(p["p80_us"]),
-                          fmt::format("{:.0f}", p["tflops"].get<double>())});
+    table.rows.push_back(
+        {text(p["name"]), text(p["direction"]), text(p["shape"]), std::to_string(p["count"].get<int64_t>()),
+         microseconds(p["median_us"]), microseconds(p["p20_us"]), microseconds(p["p80_us"]),
+         fmt::format("{:.0f}", p["tflops"].get<double>()), yes_or_no(p.value("workspace", Json()))});
   }
   return table;
 }
@@ -132,6 +138,7 @@ Table speed_table(const Json& s) {
   if (s.contains("launch_delay_us")) {
     table.rows.push_back({"artificial delay of every launch, µs", microseconds(s["launch_delay_us"])});
   }
+  if (s.contains("launch_overlap")) table.rows.push_back({"kernels set up while the one before ends", "no"});
   return table;
 }
 

@@ -36,7 +36,7 @@ namespace {
 // A shape on a device with its algorithm.
 struct GemmPlan {
   GemmProblem problem;
-  cublasLtMatmulAlgo_t algorithm;
+  GemmAlgorithm algorithm;
   bool chosen;  // by a choice in force
 };
 
@@ -73,7 +73,7 @@ std::shared_ptr<const GemmPlan> make_plan(const GemmShape& shape, at::Device dev
                     key));
   }
   constexpr int kListed = 8;  // the first one that keeps the rules is near the top
-  const cublasLtMatmulAlgo_t first = problem.algorithms(kListed).front();
+  const GemmAlgorithm first = problem.algorithms(kListed, /*both=*/false).front();
   return std::make_shared<const GemmPlan>(GemmPlan{std::move(problem), first, false});
 }
 

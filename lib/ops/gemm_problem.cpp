@@ -6,7 +6,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -64,6 +66,14 @@ bool keeps_order(const cublasLtMatmulAlgo_t& algorithm) {
          (scheme & ~kReductions) == 0;
 }
 
+size_t workspace_bytes(bool workspace) {
+  return workspace ? static_cast<size_t>(cuda::kGemmWorkspaceBytes) : 0;
+}
+
+bool same_code(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
+  return std::memcmp(a.data, b.data, sizeof(a.data)) == 0;
+}
+
 GemmDevice make_gemm_device(at::Device device) {
   cudaStreamCaptureStatus capture{};
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
@@ -100,74 +110,97 @@ GemmProblem::GemmProblem(const GemmShape& s, const GemmDevice& device)
              cublaslt().layout_destroy),
       result_(make_layout(s.out, s.m, s.n, s.ldc), cublaslt().layout_destroy) {}
 
-std::vector<cublasLtMatmulAlgo_t> GemmProblem::algorithms(int count) const {
+std::vector<GemmAlgorithm> GemmProblem::listed(int count, bool workspace) const {
   cublasLtMatmulPreference_t made = nullptr;
   lt_check(cublaslt().preference_create(&made), "asking for algorithms");
   const Owned<cublasLtMatmulPreference_t> preference(made, cublaslt().preference_destroy);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     lt_check(cublaslt().preference_set(made, attribute, &value, sizeof(value)), "asking for algorithms");
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(cuda::kGemmWorkspaceBytes));
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes(workspace)));
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
   for (const auto operand :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     set(operand, static_cast<uint32_t>(shape_.alignment));
   }
-  std::vector<cublasLtMatmulHeuristicResult_t> listed(static_cast<size_t>(count));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count));
   int found = 0;
   const cublasStatus_t status =
       cublaslt().heuristic(device_.handle, operation_.get(), left_.get(), right_.get(), result_.get(),
-                           result_.get(), made, count, listed.data(), &found);
-  std::vector<cublasLtMatmulAlgo_t> allowed;
-  for (size_t i = 0; i < static_cast<size_t>(found); ++i) {
-    const auto& result = listed[i];
+                           result_.get(), made, count, results.data(), &found);
+  results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<size_t>(found) : 0);
+  std::vector<GemmAlgorithm> allowed;
+  for (const auto& result : results) {
     if (result.state == CUBLAS_STATUS_SUCCESS && keeps_order(result.algo) &&
-        result.workspaceSize <= static_cast<size_t>(cuda::kGemmWorkspaceBytes)) {
-      allowed.push_back(result.algo);
+        result.workspaceSize <= workspace_bytes(workspace)) {
+      allowed.push_back({.code = result.algo, .workspace = workspace});
     }
   }
-  TORCH_CHECK(!allowed.empty(), "cuBLASLt has no algorithm for ", gemm_key(shape_), " (status ",
-              static_cast<int>(status), ")");
   return allowed;
 }
 
-bool GemmProblem::takes(const cublasLtMatmulAlgo_t& algorithm) const {
-  cublasLtMatmulHeuristicResult_t result{};
-  return cublaslt().check(device_.handle, operation_.get(), left_.get(), right_.get(), result_.get(),
-                          result_.get(), &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= static_cast<size_t>(cuda::kGemmWorkspaceBytes) && keeps_order(algorithm);
+std::vector<GemmAlgorithm> GemmProblem::algorithms(int count, bool both) const {
+  std::vector<GemmAlgorithm> all = listed(count, /*workspace=*/true);
+  if (both || all.empty()) {
+    const std::vector<GemmAlgorithm> listed_without = listed(count, /*workspace=*/false);
+    std::vector<GemmAlgorithm> without;
+    const auto add = [&](const GemmAlgorithm& one) {
+      const GemmAlgorithm bare{.code = one.code, .workspace = false};
+      const bool known = std::any_of(without.begin(), without.end(),
+                                     [&](const auto& other) { return same_code(other.code, bare.code); });
+      if (!known && takes(bare)) without.push_back(bare);
+    };
+    std::for_each(all.begin(), all.end(), add);
+    std::for_each(listed_without.begin(), listed_without.end(), add);
+    all.insert(all.end(), without.begin(), without.end());
+  }
+  TORCH_CHECK(!all.empty(), "cuBLASLt has no algorithm for ", gemm_key(shape_));
+  return all;
 }
 
-cublasStatus_t GemmProblem::run(const cublasLtMatmulAlgo_t& algorithm, void* c, const void* a, const void* b,
+bool GemmProblem::takes(const GemmAlgorithm& algorithm) const {
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublaslt().check(device_.handle, operation_.get(), left_.get(), right_.get(), result_.get(),
+                          result_.get(), &algorithm.code, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= workspace_bytes(algorithm.workspace) && keeps_order(algorithm.code);
+}
+
+cublasStatus_t GemmProblem::run(const GemmAlgorithm& algorithm, void* c, const void* a, const void* b,
                                 cudaStream_t stream) const {
   const float alpha = 1;
   const float beta = shape_.accumulate ? 1 : 0;
   return cublaslt().matmul(device_.handle, operation_.get(), &alpha, b, left_.get(), a, right_.get(), &beta,
-                           c, result_.get(), c, result_.get(), &algorithm, device_.workspace,
-                           static_cast<size_t>(cuda::kGemmWorkspaceBytes), stream);
+                           c, result_.get(), c, result_.get(), &algorithm.code,
+                           algorithm.workspace ? device_.workspace : nullptr,
+                           workspace_bytes(algorithm.workspace), stream);
 }
 
-nlohmann::json algorithm_to_json(const cublasLtMatmulAlgo_t& algorithm, double chosen_us, double first_us) {
+nlohmann::json algorithm_to_json(const GemmAlgorithm& algorithm, double chosen_us, double first_us) {
+  const cublasLtMatmulAlgo_t& code = algorithm.code;
   std::string digits;
-  for (const uint64_t word : algorithm.data) digits += fmt::format("{:016x}", word);
+  for (const uint64_t word : code.data) digits += fmt::format("{:016x}", word);
   return {{"algorithm", digits},
+          {"workspace", algorithm.workspace},
           {"us", chosen_us},
           {"first_us", first_us},
-          {"id", config_of<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID)},
-          {"tile", config_of<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID)},
-          {"stages", config_of<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID)},
-          {"split_k", config_of<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM)}};
+          {"id", config_of<int32_t>(code, CUBLASLT_ALGO_CONFIG_ID)},
+          {"tile", config_of<uint32_t>(code, CUBLASLT_ALGO_CONFIG_TILE_ID)},
+          {"stages", config_of<uint32_t>(code, CUBLASLT_ALGO_CONFIG_STAGES_ID)},
+          {"split_k", config_of<int32_t>(code, CUBLASLT_ALGO_CONFIG_SPLITK_NUM)}};
 }
 
-std::optional<cublasLtMatmulAlgo_t> algorithm_from_json(const nlohmann::json& value) {
-  if (!value.is_object() || !value.value("algorithm", nlohmann::json()).is_string()) return std::nullopt;
+std::optional<GemmAlgorithm> algorithm_from_json(const nlohmann::json& value) {
+  if (!value.is_object() || !value.value("algorithm", nlohmann::json()).is_string() ||
+      !value.value("workspace", nlohmann::json()).is_boolean()) {
+    return std::nullopt;
+  }
   const auto digits = value["algorithm"].get<std::string>();
-  cublasLtMatmulAlgo_t algorithm{};
+  GemmAlgorithm algorithm{.code = {}, .workspace = value["workspace"].get<bool>()};
   constexpr size_t kDigits = 16;  // of a word
-  if (digits.size() != kDigits * std::size(algorithm.data)) return std::nullopt;
+  if (digits.size() != kDigits * std::size(algorithm.code.data)) return std::nullopt;
   const char* next = digits.data();
-  for (uint64_t& word : algorithm.data) {
+  for (uint64_t& word : algorithm.code.data) {
     const auto parsed = std::from_chars(next, next + kDigits, word, 16);
     if (parsed.ec != std::errc() || parsed.ptr != next + kDigits) return std::nullopt;
     next += kDigits;

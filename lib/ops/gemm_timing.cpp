@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "lib/ops/choices.h"
 #include "lib/ops/gemm_problem.h"
@@ -17,9 +18,11 @@ namespace {
 constexpr int kAlgorithms = 64;
 constexpr int kCheapCalls = 3;
 constexpr double kDropped = 1.3;  // times the best of the cheap pass
-constexpr size_t kFinalists = 8;
+constexpr size_t kFinalists = 12;
 constexpr int kRepetitions = 7;
-constexpr double kBurstUs = 2000;
+constexpr double kBurstUs = 4000;
+constexpr double kFewestCalls = 6;  // of a finalist at a time
+constexpr double kMostCalls = 24;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Operands of the product in turn, in one piece of random memory.
@@ -48,7 +51,10 @@ class RotatingOperands {
 
   [[nodiscard]] bool fits() const { return sets_ > 0; }
 
-  cublasStatus_t run(const GemmProblem& problem, const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
+  // The next product is that of the first set.
+  void rewind() { turn_ = 0; }
+
+  cublasStatus_t run(const GemmProblem& problem, const GemmAlgorithm& algorithm, cudaStream_t stream) {
     char* const a = static_cast<char*>(memory_.mutable_data_ptr()) + turn_ * set_bytes_;
     turn_ = (turn_ + 1) % sets_;
     char* const b = a + a_bytes_;
@@ -94,8 +100,41 @@ class Stopwatch {
   cudaEvent_t end_ = nullptr;
 };
 
+// Work of a stream as a captured graph, as a training step replays it: what a product clears before it runs,
+// and the pauses between its kernels, are part of it.
+class Recording {
+ public:
+  // `body` queues the work and says whether that succeeded.
+  template <class Body>
+  Recording(cudaStream_t stream, Body&& body) : stream_(stream) {
+    C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    const bool queued = body();
+    cudaGraph_t graph = nullptr;
+    bool complete = cudaStreamEndCapture(stream, &graph) == cudaSuccess && queued;
+    complete = complete && cudaGraphInstantiate(&work_, graph, 0) == cudaSuccess;
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    if (!complete) static_cast<void>(cudaGetLastError());
+  }
+  ~Recording() {
+    if (work_ != nullptr) static_cast<void>(cudaGraphExecDestroy(work_));
+  }
+  Recording(Recording&& other) noexcept
+      : stream_(other.stream_), work_(std::exchange(other.work_, nullptr)) {}
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  Recording& operator=(Recording&&) = delete;
+
+  // False: the work cannot be captured.
+  [[nodiscard]] bool works() const { return work_ != nullptr; }
+  void replay() const { C10_CUDA_CHECK(cudaGraphLaunch(work_, stream_)); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t work_ = nullptr;
+};
+
 struct Candidate {
-  cublasLtMatmulAlgo_t algorithm;
+  GemmAlgorithm algorithm;
   bool first;  // of the library's list
   double cheap_us = kNever;
   std::vector<double> runs = {};
@@ -115,7 +154,7 @@ class GemmContest {
   // The finalists with their runs: the library's first algorithm, where it runs, and those near the best.
   std::vector<Candidate> hold() {
     std::vector<Candidate> all;
-    for (const cublasLtMatmulAlgo_t& algorithm : problem_.algorithms(kAlgorithms)) {
+    for (const GemmAlgorithm& algorithm : problem_.algorithms(kAlgorithms, /*both=*/true)) {
       all.push_back({.algorithm = algorithm, .first = all.empty()});
     }
     double best = kNever;
@@ -131,15 +170,32 @@ class GemmContest {
       const bool near = finalists.size() < kFinalists && one.cheap_us <= kDropped * best;
       if (one.cheap_us < kNever && (one.first || near)) finalists.push_back(one);
     }
+    const int calls = static_cast<int>(std::clamp(kBurstUs / best, kFewestCalls, kMostCalls));
+    std::vector<Recording> recordings;
+    for (const Candidate& one : finalists) recordings.push_back(record(one, calls));
     // In turn, so that a drifting clock is nobody's advantage.
-    const int calls = static_cast<int>(std::clamp(kBurstUs / best, 3.0, 24.0));
-    for (int i = 0; i < kRepetitions; ++i) {
-      for (Candidate& one : finalists) one.runs.push_back(call_us(one, calls));
+    for (int i = 0; i < 1 + kRepetitions; ++i) {
+      for (size_t f = 0; f < finalists.size(); ++f) {
+        if (!recordings[f].works()) continue;
+        const double us = watch_.time(stream_, [&] { recordings[f].replay(); });
+        if (i > 0) finalists[f].runs.push_back(us / calls);  // the first replay sets the graph up
+      }
     }
     return finalists;
   }
 
  private:
+  Recording record(const Candidate& one, int calls) {
+    operands_.rewind();
+    return Recording(stream_, [&] {
+      bool queued = true;
+      for (int i = 0; i < calls; ++i) {
+        queued = operands_.run(problem_, one.algorithm, stream_) == CUBLAS_STATUS_SUCCESS && queued;
+      }
+      return queued;
+    });
+  }
+
   double call_us(const Candidate& one, int calls) {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     const double us = watch_.time(stream_, [&] {
@@ -183,6 +239,9 @@ ProductTimings time_gemm(const GemmShape& shape, at::Device device, int64_t byte
     result.refused = 1;
   }
   {
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // products of other streams use the same workspace
+    const c10::cuda::CUDAStreamGuard one_that_can_be_captured(
+        c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index()));
     RotatingOperands operands(shape, device, byte_limit);
     if (!operands.fits()) return {.refused = result.refused, .left = 1};
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();

@@ -4,6 +4,8 @@
 #include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "lib/ops/gemm.h"
 
 namespace narrowgauge::ops {
@@ -13,6 +15,38 @@ void check_rows(const at::Tensor& narrow, const at::Tensor& wide, const char* wh
   TORCH_CHECK(narrow.dim() == 2 && wide.dim() == 2 && narrow.size(0) == wide.size(0), "linear: ", what,
               " must have two dimensions and equal rows");
   TORCH_CHECK(narrow.scalar_type() == wide.scalar_type(), "linear: ", what, " must have one dtype");
+}
+
+// As linear_forward, linear_input_grad and linear_weight_grad call gemm.
+std::array<GemmShape, 3> products_of(const LinearShape& s) {
+  const GemmShape forward{.m = s.rows,
+                          .n = s.out,
+                          .k = s.in,
+                          .transpose_b = true,
+                          .lda = s.in,
+                          .ldb = s.in,
+                          .ldc = s.y_stride,
+                          .in = s.dtype,
+                          .out = s.dtype};
+  const GemmShape input_grad{.m = s.rows,
+                             .n = s.in,
+                             .k = s.out,
+                             .lda = s.y_stride,
+                             .ldb = s.in,
+                             .ldc = s.in,
+                             .in = s.dtype,
+                             .out = s.dtype};
+  const GemmShape weight_grad{.m = s.out,
+                              .n = s.in,
+                              .k = s.rows,
+                              .transpose_a = true,
+                              .lda = s.y_stride,
+                              .ldb = s.in,
+                              .ldc = s.in,
+                              .in = s.dtype,
+                              .out = s.grad_dtype,
+                              .accumulate = true};
+  return {forward, input_grad, weight_grad};
 }
 
 }  // namespace
@@ -57,39 +91,15 @@ void ProductTimings::add(const ProductTimings& other, double uses) {
   chosen_us += uses * other.chosen_us;
 }
 
+std::array<std::string, 3> linear_keys(const LinearShape& shape) {
+  std::array<std::string, 3> keys;
+  std::ranges::transform(products_of(shape), keys.begin(), gemm_key);
+  return keys;
+}
+
 ProductTimings time_linear(const LinearShape& s, at::Device device, int64_t byte_limit) {
-  // As the three functions above call gemm.
-  const GemmShape forward{.m = s.rows,
-                          .n = s.out,
-                          .k = s.in,
-                          .transpose_b = true,
-                          .lda = s.in,
-                          .ldb = s.in,
-                          .ldc = s.y_stride,
-                          .in = s.dtype,
-                          .out = s.dtype};
-  const GemmShape input_grad{.m = s.rows,
-                             .n = s.in,
-                             .k = s.out,
-                             .lda = s.y_stride,
-                             .ldb = s.in,
-                             .ldc = s.in,
-                             .in = s.dtype,
-                             .out = s.dtype};
-  const GemmShape weight_grad{.m = s.out,
-                              .n = s.in,
-                              .k = s.rows,
-                              .transpose_a = true,
-                              .lda = s.y_stride,
-                              .ldb = s.in,
-                              .ldc = s.in,
-                              .in = s.dtype,
-                              .out = s.grad_dtype,
-                              .accumulate = true};
   ProductTimings all;
-  for (const GemmShape& shape : {forward, input_grad, weight_grad}) {
-    all.add(time_gemm(shape, device, byte_limit));
-  }
+  for (const GemmShape& shape : products_of(s)) all.add(time_gemm(shape, device, byte_limit));
   return all;
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <string>
+
 namespace narrowgauge::ops {
 
 // The three matrix products of a linear layer without bias; rows x (rows, I), dy and y (rows, O),
@@ -28,6 +31,9 @@ struct LinearShape {
   at::ScalarType grad_dtype = at::kBFloat16;  // of dw
   bool operator==(const LinearShape&) const = default;
 };
+
+// The keys among ops::choices() of linear_forward, linear_input_grad and linear_weight_grad.
+std::array<std::string, 3> linear_keys(const LinearShape& shape);
 
 // What became of products that were to get an algorithm.
 struct ProductTimings {

@@ -46,9 +46,9 @@ LossSums linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight
   all.zero_();
   const LossSums result{
       .loss = sums.select(0, 0), .lse = sums.select(0, 1), .lse_squared = sums.select(0, 2)};
-  sum_into(result.loss, losses);
-  sum_into(result.lse, lse);
-  sum_squares_into(result.lse_squared, lse);
+  sum_into({{.out = result.loss, .x = losses},
+            {.out = result.lse, .x = lse},
+            {.out = result.lse_squared, .x = lse, .squares = true}});
   return result;
 }
 

@@ -1,6 +1,8 @@
 #include "lib/ops/sum.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "cuda/sum.h"
 #include "lib/ops/device.h"
@@ -34,25 +36,32 @@ void add_on_cpu(const cuda::SumInto& args) {
   *args.out += butterfly(warps.data());
 }
 
-void add_checked(const at::Tensor& out, const at::Tensor& x, bool squares) {
-  TORCH_CHECK(out.numel() == 1 && out.scalar_type() == at::kFloat, "sum_into: out must be one fp32 value");
-  TORCH_CHECK(x.is_contiguous() && x.scalar_type() == at::kFloat && x.device() == out.device(),
+cuda::SumInto checked(const Sum& sum, const at::Device& device) {
+  TORCH_CHECK(sum.out.numel() == 1 && sum.out.scalar_type() == at::kFloat && sum.out.device() == device,
+              "sum_into: out must be one fp32 value, on one device with the others");
+  TORCH_CHECK(sum.x.is_contiguous() && sum.x.scalar_type() == at::kFloat && sum.x.device() == device,
               "sum_into: x must be contiguous fp32 on the device of out");
-  const cuda::SumInto args{.out = out.mutable_data_ptr<float>(),
-                           .x = x.const_data_ptr<float>(),
-                           .count = x.numel(),
-                           .squares = squares};
-  if (args.count == 0) return;
-  if (out.is_cuda()) {
-    cuda::sum_into(args, current_stream(out));
-  } else {
-    add_on_cpu(args);
-  }
+  return {.out = sum.out.mutable_data_ptr<float>(),
+          .x = sum.x.const_data_ptr<float>(),
+          .count = sum.x.numel(),
+          .squares = sum.squares};
 }
 
 }  // namespace
 
-void sum_into(const at::Tensor& out, const at::Tensor& x) { add_checked(out, x, false); }
-void sum_squares_into(const at::Tensor& out, const at::Tensor& x) { add_checked(out, x, true); }
+void sum_into(std::initializer_list<Sum> sums) {
+  if (sums.size() == 0) return;
+  TORCH_CHECK(sums.size() <= size_t{cuda::kSumsAtOnce}, "sum_into: too many sums");
+  const at::Tensor& first = sums.begin()->out;
+  std::array<cuda::SumInto, cuda::kSumsAtOnce> arguments{};
+  std::ranges::transform(sums, arguments.begin(),
+                         [&](const Sum& sum) { return checked(sum, first.device()); });
+  const std::span used(arguments.data(), sums.size());
+  if (first.is_cuda()) {
+    cuda::sum_into(used, current_stream(first));
+  } else {
+    std::ranges::for_each(used, add_on_cpu);
+  }
+}
 
 }  // namespace narrowgauge::ops

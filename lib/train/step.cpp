@@ -60,16 +60,16 @@ bool Step::queue(const data::GlobalBatch& batch, const cuda::StepInput& input,
 }
 
 bool Step::accumulate(const std::function<bool(double)>& go_on) {
-  if (const void* slab = model_.slab_address(); slab != slab_) {
-    graphs_.forget();
-    slab_ = slab;
-  }
   const int64_t pieces = batch_.pieces();
   try {
     for (int64_t i = 0; i < pieces; ++i) {
       Fence& end = ends_[end_];
       end.wait();
       if (go_on && !go_on(static_cast<double>(i) / static_cast<double>(pieces))) return false;
+      if (const void* slab = model_.slab_address(); slab != slab_) {
+        graphs_.forget();
+        slab_ = slab;
+      }
       const model::Batch piece = batch_.piece(i);
       graphs_.run(key_of(piece), [&] { add_gradients(piece); });
       end.record();
@@ -84,9 +84,9 @@ bool Step::accumulate(const std::function<bool(double)>& go_on) {
 void Step::add_gradients(const model::Batch& piece) {
   const ops::LossSums sums = model_.loss(piece, optimizer_.inverse_tokens());
   sums.loss.backward(one_);
-  ops::sum_into(sums_.select(0, 0), sums.loss);
-  ops::sum_into(sums_.select(0, 1), sums.lse);
-  ops::sum_into(sums_.select(0, 2), sums.lse_squared);
+  ops::sum_into({{.out = sums_.select(0, 0), .x = sums.loss},
+                 {.out = sums_.select(0, 1), .x = sums.lse},
+                 {.out = sums_.select(0, 2), .x = sums.lse_squared}});
 }
 
 StepResult Step::read(size_t slot, const cuda::StepState& state) const {

@@ -118,7 +118,7 @@ TEST_CASE("results become tables") {
   const auto gemm =
       nlohmann::ordered_json::parse(R"({"bench": "gemm", "device": "card", "runs": [{"rows": 4096,
     "us_per_token": 7.9, "products": [{"name": "qkv", "direction": "forward", "shape": "1 x 2 x 3", "count": 24,
-    "median_us": 100.04, "p20_us": 99, "p80_us": 101, "tflops": 700.4}]}]})");
+    "median_us": 100.04, "p20_us": 99, "p80_us": 101, "tflops": 700.4, "workspace": true}]}]})");
   const std::vector<Table> tables = tables_of(gemm);
   REQUIRE(tables.size() == 1);
   REQUIRE(tables[0].rows == std::vector<std::vector<std::string>>{

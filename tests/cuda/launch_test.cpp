@@ -5,6 +5,7 @@
 
 #include "cuda/error.h"
 #include "cuda/launch_delay.h"
+#include "cuda/launch_overlap.h"
 #include "cuda/rms_norm.h"
 #include "cuda/rope.h"
 #include "cuda/scale.h"
@@ -32,6 +33,14 @@ TEST_CASE("a launch costs what it is told to cost") {
   CHECK(microseconds(1000) < 1000);
   CHECK_THROWS_AS(set_launch_delay(-1), LaunchError);
   CHECK_THROWS_AS(set_launch_delay(std::numeric_limits<double>::infinity()), LaunchError);
+}
+
+TEST_CASE("launches overlap unless they are told not to") {
+  CHECK(launch_overlap());
+  set_launch_overlap(false);
+  CHECK_FALSE(launch_overlap());
+  set_launch_overlap(true);
+  CHECK(launch_overlap());
 }
 
 TEST_CASE("flat launches give one item a thread up to 64 waves") {

@@ -150,17 +150,21 @@ TEST_CASE("the process has one cuBLASLt, that of LibTorch") {
 }
 
 TEST_CASE("an algorithm comes back from its choice, and nothing else does") {
-  for (const json& bad :
-       {json(3), json("ff"), json::object(), json{{"algorithm", 1}}, json{{"algorithm", "ff"}},
-        json{{"algorithm", std::string(128, 'x')}}, json{{"algorithm", std::string(128, ' ')}}}) {
+  for (const json& bad : {json(3), json("ff"), json::object(), json{{"algorithm", 1}, {"workspace", true}},
+                          json{{"algorithm", "ff"}, {"workspace", true}},
+                          json{{"algorithm", std::string(128, 'x')}, {"workspace", true}},
+                          json{{"algorithm", std::string(128, ' ')}, {"workspace", true}},
+                          json{{"algorithm", std::string(128, '0')}},
+                          json{{"algorithm", std::string(128, '0')}, {"workspace", 1}}}) {
     CHECK_FALSE(ops::algorithm_from_json(bad));
   }
   std::string digits;
   for (int i = 0; i < 8; ++i) digits += "00000000000000a" + std::to_string(i);
-  const auto algorithm = ops::algorithm_from_json({{"algorithm", digits}});
+  const auto algorithm = ops::algorithm_from_json({{"algorithm", digits}, {"workspace", false}});
   REQUIRE(algorithm);
-  CHECK(algorithm->data[0] == 0xa0);
-  CHECK(algorithm->data[7] == 0xa7);
+  CHECK(algorithm->code.data[0] == 0xa0);
+  CHECK(algorithm->code.data[7] == 0xa7);
+  CHECK_FALSE(algorithm->workspace);
 }
 #endif
 

@@ -165,7 +165,7 @@ TEST_CASE("every algorithm that may be chosen gives the same bits twice") {
     at::Tensor exact = exact_product(a, s.transpose_a, b, s.transpose_b);
     if (s.accumulate) exact = exact + start.to(at::kDouble);
     const ops::GemmProblem problem(s, ops::gemm_device(kGpu));
-    const auto algorithms = problem.algorithms(64);
+    const auto algorithms = problem.algorithms(64, /*both=*/true);
     for (size_t i = 0; i < algorithms.size(); ++i) {
       INFO("algorithm " << i << " of " << algorithms.size());
       CHECK(problem.takes(algorithms[i]));

@@ -87,8 +87,7 @@ inline at::Tensor check_sums(at::Device device, int64_t count) {
   const at::Tensor x = Draws(5, device).normal({count}, at::kFloat, 3.0) + 9.0;
   at::Tensor sums = at::full({2}, 2.0, x.options());
   const auto add = [&](const at::Tensor& to) {
-    ops::sum_into(to.select(0, 0), x);
-    ops::sum_squares_into(to.select(0, 1), x);
+    ops::sum_into({{.out = to.select(0, 0), .x = x}, {.out = to.select(0, 1), .x = x, .squares = true}});
   };
   add(sums);
   const at::Tensor exact = x.to(at::kDouble);

@@ -49,9 +49,13 @@ TEST_CASE("cross-entropy refuses wrong arguments") {
 TEST_CASE("sums on the CPU") {
   for (const int64_t count : {0, 1, 31, 1024, 4097, 65536}) check_sums(kCpu, count);
   const at::Tensor out = at::zeros({});
-  CHECK_THROWS_AS(ops::sum_into(at::zeros({2}), at::ones({3})), c10::Error);
-  CHECK_THROWS_AS(ops::sum_into(out, at::ones({3}, at::kDouble)), c10::Error);
-  CHECK_THROWS_AS(ops::sum_into(out, at::ones({3, 4}).t()), c10::Error);
+  const at::Tensor x = at::ones({3});
+  CHECK_THROWS_AS(ops::sum_into({{at::zeros({2}), x}}), c10::Error);
+  CHECK_THROWS_AS(ops::sum_into({{out, at::ones({3}, at::kDouble)}}), c10::Error);
+  CHECK_THROWS_AS(ops::sum_into({{out, at::ones({3, 4}).t()}}), c10::Error);
+  CHECK_THROWS_AS(ops::sum_into({{out, x}, {out, x}, {out, x}, {out, x}}), c10::Error);
+  ops::sum_into({});
+  CHECK(out.item<float>() == 0);
 }
 
 TEST_CASE("the order of tokens is the stable one") {

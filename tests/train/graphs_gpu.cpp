@@ -194,7 +194,7 @@ TEST_CASE("a steady step allocates nothing and does not wait") {
     for (const bool document_mask : {false, true}) {
       INFO((graphs ? "graphs" : "no graphs") << (document_mask ? ", document masks" : ""));
       Bench bench(step_config("bf16", document_mask), graphs);
-      for (int64_t i = 0; i < 6; ++i) bench.run(i, 50);  // both kinds of batches, twice
+      for (int64_t i = 0; i < 6; ++i) bench.run(i, 50);  // every shape of a piece, twice
       const Calls before = calls();
       {
         const NoWaiting guard;
