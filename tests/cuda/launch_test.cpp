@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/cross_entropy.h"
 #include "cuda/error.h"
 #include "cuda/launch_delay.h"
 #include "cuda/rms_norm.h"
