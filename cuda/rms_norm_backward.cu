@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const bool inside = first + 32 * i < vectors;
-      x[i] = inside ? *staged.at(turn, 0, i) : Vec<T>{};
-      dy[i] = inside ? *staged.at(turn, 1, i) : Vec<T>{};
+      x[i] = load_or_zero(inside, staged.at(turn, 0, i)->v);
+      dy[i] = load_or_zero(inside, staged.at(turn, 1, i)->v);
       float w[V];
       float f[V];
       float d[V];
