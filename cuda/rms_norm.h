@@ -80,10 +80,11 @@ constexpr RmsNormLaunch share_row(int64_t cols, int element_bytes, bool vectoris
           .blocks = 0};
 }
 
-// Forward: every row at once.
+// Forward: every row at once; a block keeps the weight in shared memory.
 constexpr RmsNormLaunch plan_rms_norm(int64_t rows, int64_t cols, int element_bytes, bool vectorised) {
   RmsNormLaunch launch = share_row(cols, element_bytes, vectorised);
   launch.blocks = static_cast<int>(ceil_div<int64_t>(rows, launch.threads / launch.lanes));
+  if (launch.vectors > 0) launch.shared_bytes = static_cast<int>(cols * element_bytes);
   return launch;
 }
 
