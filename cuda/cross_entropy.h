@@ -29,14 +29,18 @@ struct CrossEntropy {
 
 struct CrossEntropyLaunch {
   int threads;
+  int64_t blocks;  // resident: as many as run at once, which walk over the rows; else one a row
+  int shared_bytes =
+      0;          // dynamic: the next row, copied while the present one is worked on; 0: it does not fit
   bool resident;  // the row stays in registers; else it is read twice
   bool vectors;   // 16-byte accesses
 };
 
 // Pure function of the card's limits. `vectors`: all rows start on 16 bytes; `lanes`: elements of 16 bytes.
-CrossEntropyLaunch plan_cross_entropy(int64_t vocab, int lanes, bool vectors, const DeviceLimits& limits);
+CrossEntropyLaunch plan_cross_entropy(int64_t rows, int64_t vocab, int lanes, bool vectors,
+                                      const DeviceLimits& limits);
 
-// One block a row; asynchronous on `stream`. T: float, bf16. Throws LaunchError (null pointer, bad sizes)
+// Asynchronous on `stream`. T: float, bf16. Throws LaunchError (null pointer, bad sizes)
 // before the launch and CudaError after it.
 template <class T>
 void cross_entropy(const CrossEntropy<T>& args, const DeviceLimits& limits, Stream stream);

@@ -1,26 +1,33 @@
 #include "cuda/rms_norm.h"
 
+#include "cuda/async_copy.cuh"
 #include "cuda/rms_norm_rows.cuh"
 
 namespace narrowgauge::cuda {
 namespace {
 
-// One row for each `lanes` threads, N vectors a thread in registers.
-template <class T, int N>
+// One row for each `lanes` threads, N vectors a thread in registers; the weight in shared memory.
+template <class T, int N, bool kAdd>
 __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_kernel(RmsNorm<T> a, int lanes) {
   wait_for_inputs();
   constexpr int V = kVec<T>;
+  extern __shared__ uint4 staged_weight[];
   __shared__ float shared[32];
   const int shift = __popc(static_cast<unsigned>(lanes) - 1);
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const int first = first_vector<N>(lane);
   const int64_t row = int64_t{blockIdx.x} * (blockDim.x >> shift) + (threadIdx.x >> shift);
-  const int vectors = row < a.rows ? static_cast<int>(a.cols) / V : 0;
+  const int row_vectors = static_cast<int>(a.cols) / V;
+  const int vectors = row < a.rows ? row_vectors : 0;
   const RowPlace place(row, a.group, a.cols);
 
   Vec<T> x[N];
   load_row(x, place.of(a.x, a.x_stride), first, vectors);
-  if (a.residual) {
+  for (int c = static_cast<int>(threadIdx.x); c < row_vectors; c += static_cast<int>(blockDim.x)) {
+    copy16(staged_weight + c, a.weight + c * V);
+  }
+  end_copies();
+  if constexpr (kAdd) {
     Vec<T> residual[N];
     load_row(residual, place.of(a.residual, a.residual_stride), first, vectors);
     T* sum = place.of(a.sum, a.sum_stride);
@@ -37,8 +44,6 @@ __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_kernel(RmsNorm<T> a,
       if (c < vectors) store_vec(sum + c * V, x[i]);
     }
   }
-  Vec<T> weight[N];
-  load_row(weight, a.weight, first, vectors);
 
   float squares = 0.0f;
 #pragma unroll
@@ -52,18 +57,22 @@ __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_kernel(RmsNorm<T> a,
   squares = row_sum(squares, lanes, shared);
   const float rstd = rsqrtf(squares / static_cast<float>(a.cols) + a.eps);
   if (lane == 0 && row < a.rows) a.rstd[row] = rstd;
+  wait_copies<0>();
+  __syncthreads();
 
+  const T* weight = reinterpret_cast<const T*>(staged_weight);
   T* y = place.of(a.y, a.y_stride);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int c = first + 32 * i;
+    if (c >= vectors) break;
     float out[V];
     float w[V];
     widen(out, x[i]);
-    widen(w, weight[i]);
+    widen(w, load_vec(weight + c * V));
 #pragma unroll
     for (int k = 0; k < V; ++k) out[k] = out[k] * rstd * w[k];
-    if (c < vectors) store_vec(y + c * V, round_vec<T>(out));
+    store_vec(y + c * V, round_vec<T>(out));
   }
 }
 
@@ -98,6 +107,16 @@ __global__ void __launch_bounds__(kRmsNormThreads) rms_norm_any_kernel(RmsNorm<T
 }
 
 template <class T>
+using Kernel = void (*)(RmsNorm<T>, int);
+
+// By the vectors of a thread.
+template <class T, bool kAdd>
+constexpr Kernel<T> kKernels[kRmsNormMaxVectors + 1] = {
+    rms_norm_any_kernel<T>,      rms_norm_kernel<T, 1, kAdd>, rms_norm_kernel<T, 2, kAdd>,
+    rms_norm_kernel<T, 3, kAdd>, rms_norm_kernel<T, 4, kAdd>, rms_norm_kernel<T, 5, kAdd>,
+    rms_norm_kernel<T, 6, kAdd>, rms_norm_kernel<T, 7, kAdd>, rms_norm_kernel<T, 8, kAdd>};
+
+template <class T>
 void check_arguments(const RmsNorm<T>& a) {
   require(a.rows >= 0 && a.rows < int64_t{1} << 31, "rms_norm: rows is outside [0, 2^31)");
   require(a.cols >= 1, "rms_norm: cols is below 1");
@@ -124,16 +143,12 @@ bool vectorised(const RmsNorm<T>& a) {
 
 template <class T>
 void rms_norm(const RmsNorm<T>& args, const DeviceLimits&, Stream stream) {
-  using Kernel = void (*)(RmsNorm<T>, int);
-  constexpr Kernel kKernels[kRmsNormMaxVectors + 1] = {
-      rms_norm_any_kernel<T>, rms_norm_kernel<T, 1>, rms_norm_kernel<T, 2>,
-      rms_norm_kernel<T, 3>,  rms_norm_kernel<T, 4>, rms_norm_kernel<T, 5>,
-      rms_norm_kernel<T, 6>,  rms_norm_kernel<T, 7>, rms_norm_kernel<T, 8>};
   check_arguments(args);
   if (args.rows == 0) return;
   const RmsNormLaunch launch = plan_rms_norm(args.rows, args.cols, sizeof(T), vectorised(args));
-  launch_kernel("rms_norm", kKernels[launch.vectors], launch.blocks, launch.threads, 0, stream, args,
-                launch.lanes);
+  const auto kernel = (args.residual ? kKernels<T, true> : kKernels<T, false>)[launch.vectors];
+  launch_kernel("rms_norm", kernel, launch.blocks, launch.threads, static_cast<size_t>(launch.shared_bytes),
+                stream, args, launch.lanes);
 }
 
 template void rms_norm(const RmsNorm<float>&, const DeviceLimits&, Stream);

@@ -80,28 +80,35 @@ constexpr RmsNormLaunch share_row(int64_t cols, int element_bytes, bool vectoris
           .blocks = 0};
 }
 
-// Forward: every row at once.
+// Forward: every row at once; a block keeps the weight in shared memory.
 constexpr RmsNormLaunch plan_rms_norm(int64_t rows, int64_t cols, int element_bytes, bool vectorised) {
   RmsNormLaunch launch = share_row(cols, element_bytes, vectorised);
   launch.blocks = static_cast<int>(ceil_div<int64_t>(rows, launch.threads / launch.lanes));
+  if (launch.vectors > 0) launch.shared_bytes = static_cast<int>(cols * element_bytes);
   return launch;
 }
 
+// The backward kernel works on one row of x, dy and dresidual in shared memory while it copies the next.
+inline constexpr int kRmsNormStages = 2;
+inline constexpr int kRmsNormStagedTensors = 3;
+
 // Blocks of kRmsNormThreads that fit a multiprocessor by their registers in the backward kernel.
 constexpr int rms_norm_backward_residency(int vectors) {
-  constexpr int kBlocks[kRmsNormMaxVectors + 1] = {8, 10, 7, 5, 4, 4, 3, 3, 2};
+  constexpr int kBlocks[kRmsNormMaxVectors + 1] = {8, 8, 5, 4, 3, 3, 2, 2, 2};
   return kBlocks[vectors];
 }
 
 // Backward: as many blocks as are resident at once walk over the rows, each with its own partial dweight.
 constexpr RmsNormLaunch plan_rms_norm_backward(int64_t rows, int64_t cols, int element_bytes, bool vectorised,
                                                const DeviceLimits& limits) {
+  constexpr int kBlockOverhead = 1280;  // bytes: what the card keeps for itself, and the static arrays
   RmsNormLaunch launch = share_row(cols, element_bytes, vectorised);
-  const int64_t resident = int64_t{limits.sm_count} * rms_norm_backward_residency(launch.vectors) *
-                           (kRmsNormThreads / launch.threads);
+  launch.shared_bytes = launch.threads * launch.vectors * 16 * kRmsNormStages * kRmsNormStagedTensors;
+  const int by_registers = rms_norm_backward_residency(launch.vectors) * (kRmsNormThreads / launch.threads);
+  const int by_shared = (limits.shared_bytes_per_block + 1024) / (launch.shared_bytes + kBlockOverhead);
+  const int64_t resident = int64_t{limits.sm_count} * std::min(by_registers, by_shared);
   launch.blocks =
       static_cast<int>(std::min(resident, ceil_div<int64_t>(rows, launch.threads / launch.lanes)));
-  if (launch.lanes <= 32) launch.shared_bytes = static_cast<int>(cols * int64_t{sizeof(float)});
   return launch;
 }
 

@@ -1,4 +1,6 @@
 #include "cuda/rms_norm.h"
+
+#include "cuda/async_copy.cuh"
 #include "cuda/rms_norm_rows.cuh"
 
 namespace narrowgauge::cuda {
@@ -11,14 +13,24 @@ namespace {
 __global__ void __launch_bounds__(1024)
     add_partials_kernel(float* dweight, const float* scratch, int64_t cols, int rows, int vector) {
   wait_for_inputs();
+  constexpr int kTogether = 12;  // loads in flight
   __shared__ float shared[32][33];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t first = int64_t{blockIdx.x} * 32;
   float sum = 0.0f;
   if (first + lane < cols) {
-#pragma unroll 4
-    for (int row = warp; row < rows; row += 32) sum += scratch[row * cols + first + lane];
+    const float* column = scratch + first + lane;
+    for (int start = warp; start < rows; start += 32 * kTogether) {
+      float part[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int row = start + 32 * i;
+        part[i] = row < rows ? column[row * cols] : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) sum += part[i];
+    }
   }
   shared[warp][lane] = sum;
   __syncthreads();
@@ -30,44 +42,89 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-// Blocks walk over the rows; `lanes` threads share a row, N vectors a thread. dweight is summed in registers
-// over the rows of a thread, then over the block: groups of a warp by shuffles, warps in their order.
+// A row in shared memory, as one thread sees it: its N vectors of x, of dy and of dresidual, each 32 vectors
+// (one of every lane of its warp) apart. A thread touches only its own vectors: no barrier is needed.
+template <class T, int N>
+struct Staged {
+  Vec<T>* first;
+
+  __device__ __forceinline__ Vec<T>* at(int stage, int tensor, int i) const {
+    return first + ((stage * kRmsNormStagedTensors + tensor) * N + i) * 32;
+  }
+
+  // Starts the copy of a thread's vectors of a row.
+  __device__ __forceinline__ void copy(int stage, int tensor, const T* row, int first_column,
+                                       int vectors) const {
+    row += first_column * kVec<T>;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (first_column + 32 * i < vectors) {
+        copy16(at(stage, tensor, i), row + i * (32 * kVec<T>));
+      }
+    }
+  }
+};
+
+// Blocks walk over the rows; `lanes` threads share a row, N vectors a thread. While a row is worked on, the
+// next one is copied to shared memory. dweight is summed in registers over the rows of a thread, then over
+// the block: groups of a warp by shuffles, warps in their order.
 template <class T, int N>
 __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N))
     rms_norm_backward_kernel(RmsNormBackward<T> a, int lanes) {
   wait_for_inputs();
   constexpr int V = kVec<T>;
-  constexpr int kTogether = 2;  // vectors of dx at a time: dresidual and weight need registers too
-  extern __shared__ float block_dweight[];  // (cols), used when lanes <= 32
-  __shared__ float shared[2][32];           // in turns: one barrier a row is enough
+  extern __shared__ uint4 dynamic[];  // the staged rows; after the last one, a partial dweight of each warp
+  __shared__ float shared[2][32];     // in turns: one barrier a row is enough
   const int shift = __popc(static_cast<unsigned>(lanes) - 1);
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   const int first = first_vector<N>(lane);
   const int rows_per_block = static_cast<int>(blockDim.x) >> shift;
+  const int64_t step = int64_t{gridDim.x} * rows_per_block;
   const int row_vectors = static_cast<int>(a.cols) / V;
   const float inverse_cols = 1.0f / static_cast<float>(a.cols);
+  const Staged<T, N> staged{reinterpret_cast<Vec<T>*>(dynamic) +
+                            warp * (kRmsNormStages * kRmsNormStagedTensors * N * 32) + threadIdx.x % 32};
 
+  // Starts the copy of `row` and returns its rstd; beyond the last row nothing is copied.
+  const auto fetch = [&](int stage, int64_t row) {
+    float rstd = 0.0f;
+    if (row < a.rows) {
+      const RowPlace place(row, a.group, a.cols);
+      staged.copy(stage, 0, place.of(a.x, a.x_stride), first, row_vectors);
+      staged.copy(stage, 1, place.of(a.dy, a.dy_stride), first, row_vectors);
+      if (a.dresidual) staged.copy(stage, 2, place.of(a.dresidual, a.dresidual_stride), first, row_vectors);
+      rstd = a.rstd[row];
+    }
+    end_copies();
+    return rstd;
+  };
+
+  int64_t base = int64_t{blockIdx.x} * rows_per_block;
+  int64_t row = base + (static_cast<int>(threadIdx.x) >> shift);
+  float next_rstd = fetch(0, row);
+  Vec<T> weight[N];
+  load_row(weight, a.weight, first, row_vectors);
   float dweight[N][V] = {};
   int turn = 0;
-  for (int64_t base = int64_t{blockIdx.x} * rows_per_block; base < a.rows;
-       base += int64_t{gridDim.x} * rows_per_block) {
-    const int64_t row = base + (static_cast<int>(threadIdx.x) >> shift);
+  for (; base < a.rows; base += step, row += step, turn ^= 1) {
+    const float rstd = next_rstd;
+    next_rstd = fetch(turn ^ 1, row + step);
+    wait_copies<1>();
     const int vectors = row < a.rows ? row_vectors : 0;
-    const float rstd = row < a.rows ? a.rstd[row] : 0.0f;
-    const RowPlace place(row, a.group, a.cols);
+
     Vec<T> x[N];
     Vec<T> dy[N];
-    load_row(x, place.of(a.x, a.x_stride), first, vectors);
-    load_row(dy, place.of(a.dy, a.dy_stride), first, vectors);
-
     float dot = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const int c = first + 32 * i;
+      const bool inside = first + 32 * i < vectors;
+      x[i] = load_or_zero(inside, staged.at(turn, 0, i)->v);
+      dy[i] = load_or_zero(inside, staged.at(turn, 1, i)->v);
       float w[V];
       float f[V];
       float d[V];
-      widen(w, c < vectors ? load_vec(a.weight + c * V) : Vec<T>{});
+      widen(w, weight[i]);
       widen(f, x[i]);
       widen(d, dy[i]);
 #pragma unroll
@@ -76,49 +133,35 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
         dweight[i][k] += p;
         dot += p * w[k];
       }
+      keep_packed(weight[i]);
       keep_packed(x[i]);
       keep_packed(dy[i]);
     }
     const float mean = row_sum(dot, lanes, shared[turn]) * inverse_cols;
-    turn ^= 1;
 
-    T* dx_row = place.of(a.dx, a.dx_stride);
-    const T* dresidual_row = a.dresidual ? place.of(a.dresidual, a.dresidual_stride) : nullptr;
+    T* dx_row = RowPlace(row, a.group, a.cols).of(a.dx, a.dx_stride);
 #pragma unroll
-    for (int start = 0; start < N; start += kTogether) {
-      Vec<T> weight[kTogether];
-      Vec<T> dresidual[kTogether] = {};
+    for (int i = 0; i < N; ++i) {
+      const int c = first + 32 * i;
+      if (c >= vectors) break;
+      float w[V];
+      float f[V];
+      float r[V] = {};
+      float dx[V];
+      widen(w, weight[i]);
+      widen(f, x[i]);
+      widen(dx, dy[i]);
+      if (a.dresidual) widen(r, *staged.at(turn, 2, i));
 #pragma unroll
-      for (int j = 0; j < kTogether; ++j) {
-        const int c = first + 32 * (start + j);
-        if (start + j < N && c < vectors) {
-          weight[j] = load_vec(a.weight + c * V);
-          if (dresidual_row) dresidual[j] = load_vec(dresidual_row + c * V);
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < kTogether; ++j) {
-        const int i = start + j;
-        const int c = first + 32 * i;
-        if (i < N && c < vectors) {
-          float w[V];
-          float f[V];
-          float r[V];
-          float dx[V];
-          widen(w, weight[j]);
-          widen(f, x[i]);
-          widen(r, dresidual[j]);
-          widen(dx, dy[i]);
-#pragma unroll
-          for (int k = 0; k < V; ++k) dx[k] = rstd * (dx[k] * w[k] - f[k] * rstd * mean) + r[k];
-          store_vec(dx_row + c * V, round_vec<T>(dx));
-        }
-      }
+      for (int k = 0; k < V; ++k) dx[k] = rstd * (dx[k] * w[k] - f[k] * rstd * mean) + r[k];
+      store_vec(dx_row + c * V, round_vec<T>(dx));
+      keep_packed(weight[i]);
     }
   }
 
+  // With lanes > 32 the block is one row's threads and each owns its columns.
   float* partial = a.scratch + int64_t{blockIdx.x} * a.cols;
-  float* target = lanes > 32 ? partial : block_dweight;
+  float* target = lanes > 32 ? partial : reinterpret_cast<float*>(dynamic) + warp * a.cols;
   for (int offset = lanes; offset < 32; offset *= 2) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -126,29 +169,24 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
       for (int k = 0; k < V; ++k) dweight[i][k] += __shfl_xor_sync(0xffffffffu, dweight[i][k], offset);
     }
   }
-  // With lanes > 32 the block is one row's threads and each owns its columns: a single turn.
-  const int turns = lanes > 32 ? 1 : static_cast<int>(blockDim.x) / 32;
-  for (int t = 0; t < turns; ++t) {
-    if (lanes > 32 ||
-        (static_cast<int>(threadIdx.x) / 32 == t && static_cast<int>(threadIdx.x) % 32 < lanes)) {
+  __syncthreads();
+  if (lanes > 32 || static_cast<int>(threadIdx.x) % 32 < lanes) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const int c = first + 32 * i;
-        if (c < row_vectors) {
+    for (int i = 0; i < N; ++i) {
+      const int c = first + 32 * i;
+      if (c < row_vectors) {
 #pragma unroll
-          for (int k = 0; k < V; ++k) {
-            float& word = target[k * row_vectors + c];
-            word = t == 0 ? dweight[i][k] : word + dweight[i][k];
-          }
-        }
+        for (int k = 0; k < V; ++k) target[k * row_vectors + c] = dweight[i][k];
       }
     }
-    __syncthreads();
   }
-  if (lanes <= 32) {
-    for (int word = static_cast<int>(threadIdx.x); word < a.cols; word += static_cast<int>(blockDim.x)) {
-      partial[word] = block_dweight[word];
-    }
+  if (lanes > 32) return;
+  __syncthreads();
+  const float* of_warps = reinterpret_cast<const float*>(dynamic);
+  for (int word = static_cast<int>(threadIdx.x); word < a.cols; word += static_cast<int>(blockDim.x)) {
+    float sum = of_warps[word];
+    for (int w = 1; w < static_cast<int>(blockDim.x) / 32; ++w) sum += of_warps[w * a.cols + word];
+    partial[word] = sum;
   }
 }
 
@@ -218,8 +256,9 @@ void rms_norm_backward(const RmsNormBackward<T>& args, const DeviceLimits& limit
   if (args.rows == 0) return;
   const RmsNormLaunch launch =
       plan_rms_norm_backward(args.rows, args.cols, sizeof(T), vectorised(args), limits);
+  allow_shared_memory(kKernels[launch.vectors], launch.shared_bytes);
   launch_kernel("rms_norm_backward", kKernels[launch.vectors], launch.blocks, launch.threads,
-                launch.shared_bytes, stream, args, launch.lanes);
+                static_cast<size_t>(launch.shared_bytes), stream, args, launch.lanes);
   const int64_t column_blocks = ceil_div<int64_t>(args.cols, 32);
   require(column_blocks < int64_t{1} << 31, "rms_norm_backward: cols is too large");
   launch_kernel("rms_norm_backward: add_partials", add_partials_kernel, static_cast<unsigned>(column_blocks),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/cross_entropy.h"
 #include "cuda/error.h"
 #include "cuda/launch_delay.h"
 #include "cuda/launch_overlap.h"
@@ -122,12 +123,27 @@ TEST_CASE("the norm's backward stays resident and its scratch fits every path") 
       }
     }
   }
-  CHECK(plan_rms_norm_backward(16384, 1792, 2, true, kRtx5080Limits).blocks == 84 * 3);
-  CHECK(plan_rms_norm_backward(16384, 1792, 2, true, kH200).blocks == 132 * 3);
+  CHECK(plan_rms_norm_backward(16384, 1792, 2, true, kRtx5080Limits).blocks == 84);
+  CHECK(plan_rms_norm_backward(16384, 1792, 2, true, kH200).blocks == 132 * 2);
   CHECK(rms_norm_backward_scratch(0, 1792, 2, kH200) == 0);
 }
 
 #if NARROWGAUGE_CUDA
+TEST_CASE("the cross-entropy stages the next row where the card has room for it") {
+  const auto of_h200 = plan_cross_entropy(4096, 32000, 8, true, kH200);
+  CHECK(of_h200.threads == 512);
+  CHECK(of_h200.blocks == 132 * 2);
+  CHECK(of_h200.shared_bytes == 64000);
+  const auto of_rtx = plan_cross_entropy(4096, 32000, 8, true, kRtx5080Limits);
+  CHECK(of_rtx.blocks == 84);
+  CHECK(of_rtx.shared_bytes == 64000);
+  CHECK(plan_cross_entropy(4096, 65536, 8, true, kRtx5080Limits).shared_bytes == 0);
+  CHECK(plan_cross_entropy(4096, 65536, 8, true, kRtx5080Limits).resident);
+  CHECK_FALSE(plan_cross_entropy(4096, 65544, 8, true, kH200).resident);
+  CHECK(plan_cross_entropy(4096, 65544, 8, true, kH200).blocks == 4096);
+  CHECK(plan_cross_entropy(3, 1000, 8, true, kH200).blocks == 3);
+}
+
 TEST_CASE("launchers refuse bad arguments before they launch") {
   alignas(16) float memory[64] = {};
   float* p = memory;
