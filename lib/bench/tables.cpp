@@ -87,6 +87,28 @@ Table gemm_table(const Json& run) {
   return table;
 }
 
+// "1 x 8 heads, 256.0 MiB"
+std::string group_text(const Json& at) {
+  return fmt::format("{} x {} heads, {}", at["batch"].get<int64_t>(), at["heads"].get<int64_t>(),
+                     format_bytes(at["bytes"].get<int64_t>()));
+}
+
+void add_cudnn_notes(Table& table, const Json& cudnn, bool deterministic) {
+  table.notes.push_back(fmt::format("cudnn, {}deterministic: backward by {}; plans {} and {}",
+                                    deterministic ? "" : "not ", group_text(cudnn),
+                                    text(cudnn["forward_plan"]), text(cudnn["backward_plan"])));
+  for (const Json& group : cudnn["groups"])
+    table.notes.push_back(
+        fmt::format("  backward by {}: {} µs", group_text(group), microseconds(group["us"])));
+  for (const char* direction : {"forward_plans", "backward_plans"}) {
+    for (const Json& plan : cudnn[direction]) {
+      table.notes.push_back(fmt::format(
+          "  {} {}, {}: {} µs", direction == std::string("forward_plans") ? "forward" : "backward",
+          text(plan["plan"]), format_bytes(plan["bytes"].get<int64_t>()), microseconds(plan["us"])));
+    }
+  }
+}
+
 Table attention_table(const Json& run) {
   Table table{.title = fmt::format("Attention of one layer over {} x {} tokens", run["batch"].get<int64_t>(),
                                    run["context"].get<int64_t>()),
@@ -105,6 +127,9 @@ Table attention_table(const Json& run) {
                           microseconds(k["backward"]["median_us"]),
                           fmt::format("{:.0f}", k["backward_tflops"].get<double>()),
                           fmt::format("{:.2f}", k["us_per_token"].get<double>())});
+  }
+  for (const Json& k : run["kernels"]) {
+    if (k.contains("cudnn")) add_cudnn_notes(table, k["cudnn"], k["deterministic"].get<bool>());
   }
   return table;
 }

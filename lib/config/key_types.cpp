@@ -146,13 +146,13 @@ ConfigKey integer_key(const ConfigMember<int64_t>& at, Range range, bool automat
   return key;
 }
 
-ConfigKey automatic_bytes_key(const ConfigMember<int64_t>& at) {
+ConfigKey bytes_key(const ConfigMember<int64_t>& at, bool automatic) {
   ConfigKey key;
-  key.type = "bytes or auto";
-  key.rule = "auto, or an amount above 0 like 14.5GiB";
+  key.type = automatic ? "bytes or auto" : "bytes";
+  key.rule = automatic ? "auto, or an amount above 0 like 14.5GiB" : "an amount like 544MiB";
   key.read = [=, rule = key.rule](Config& config, const ConfigValue& value) -> std::string {
     int64_t bytes = 0;
-    if (!is_word(value, "auto")) {
+    if (!automatic || !is_word(value, "auto")) {
       if (!is_text(value))
         return fmt::format("{} is no amount of memory (allowed: {})", describe(value), rule);
       try {
@@ -160,14 +160,15 @@ ConfigKey automatic_bytes_key(const ConfigMember<int64_t>& at) {
       } catch (const UserError& error) {
         return error.what();
       }
-      if (bytes == 0) return fmt::format("{} is out of range (allowed: {})", describe(value), rule);
+      if (automatic && bytes == 0)
+        return fmt::format("{} is out of range (allowed: {})", describe(value), rule);
     }
     at(config) = bytes;
     return "";
   };
   key.write = [=](const Config& config) {
     const int64_t bytes = value_of(at, config);
-    if (bytes == 0) return std::string("auto");
+    if (automatic && bytes == 0) return std::string("auto");
     return bytes % kMebibyte == 0 ? fmt::format("{}MiB", bytes / kMebibyte) : fmt::format("{}", bytes);
   };
   return key;

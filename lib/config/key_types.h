@@ -29,7 +29,7 @@ constexpr Range between(double least, double most) { return {.least = least, .mo
 template <typename T>
 using ConfigMember = std::function<T&(Config&)>;
 ConfigKey integer_key(const ConfigMember<int64_t>& at, Range range, bool automatic);
-ConfigKey automatic_bytes_key(const ConfigMember<int64_t>& at);
+ConfigKey bytes_key(const ConfigMember<int64_t>& at, bool automatic);
 ConfigKey number_key(const ConfigMember<double>& at, Range range);
 ConfigKey boolean_key(const ConfigMember<bool>& at);
 ConfigKey text_key(const ConfigMember<std::string>& at);
@@ -54,7 +54,10 @@ class SectionRows {
     add(name, unit, help, integer_key(access(member), range, true));
   }
   void automatic_bytes(const char* name, int64_t Component::*member, const char* help) {
-    add(name, "bytes", help, automatic_bytes_key(access(member)));
+    add(name, "bytes", help, bytes_key(access(member), true));
+  }
+  void bytes(const char* name, int64_t Component::*member, const char* help) {
+    add(name, "bytes", help, bytes_key(access(member), false));
   }
   void number(const char* name, double Component::*member, Range range, const char* unit, const char* help) {
     add(name, unit, help, number_key(access(member), range));

@@ -88,6 +88,10 @@ ConfigSection memory_section() {
                "Tokens whose logits exist at once.");
   rows.choice("grad_dtype", &M::grad_dtype, {"bf16", "fp32"},
               "Type of the accumulated gradients of matrices; embedding and norms always have fp32.");
+  rows.bytes(
+      "attention_workspace", &M::attention_workspace,
+      "Scratch that a deterministic backward of attention may take; less means smaller groups of heads "
+      "and slower.");
   rows.automatic_bytes("budget", &M::budget,
                        "Device memory of the whole process at most; auto: what the card has.");
   return rows.take();

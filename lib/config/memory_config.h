@@ -11,9 +11,10 @@ enum class RecomputeLevel { none, elementwise, ffn, ffn_qkv, block };
 struct MemoryConfig {
   // One level for all layers, one a layer, or empty for auto.
   std::vector<RecomputeLevel> recompute;
-  int64_t loss_chunk = 4096;        // tokens whose logits exist at once
-  std::string grad_dtype = "bf16";  // bf16 | fp32: gradients outside embedding and norms
-  int64_t budget = 0;               // bytes of device memory of the whole process; 0: what the card has
+  int64_t loss_chunk = 4096;                         // tokens whose logits exist at once
+  std::string grad_dtype = "bf16";                   // bf16 | fp32: gradients outside embedding and norms
+  int64_t attention_workspace = int64_t{544} << 20;  // bytes of scratch of a deterministic backward
+  int64_t budget = 0;  // bytes of device memory of the whole process; 0: what the card has
 };
 
 // "none", "elementwise", "ffn", "ffn+qkv", "block".

@@ -35,19 +35,24 @@ const ModelConfig& checked(const ModelConfig& config, const TransformerOptions& 
   return config;
 }
 
-ops::AttentionShape attention_shape(const ModelConfig& config, int64_t batch, int64_t context) {
-  return {.batch = batch,
-          .context = context,
-          .heads = config.heads,
-          .kv_heads = config.kv_head_count(),
-          .head_dim = config.head_size()};
+ops::AttentionJob attention_job(const ModelConfig& config, const TransformerOptions& options, int64_t batch,
+                                int64_t context) {
+  return {.device = options.device,
+          .dtype = options.dtype,
+          .shape = {.batch = batch,
+                    .context = context,
+                    .heads = config.heads,
+                    .kv_heads = config.kv_head_count(),
+                    .head_dim = config.head_size()},
+          .deterministic = options.deterministic,
+          .document_mask = options.document_mask,
+          .workspace_limit = options.attention_workspace};
 }
 
 ops::AttentionChoice choose_kernel(const ModelConfig& config, const TransformerOptions& options) {
   try {
-    return ops::choose_attention(options.attention, options.device, options.dtype,
-                                 attention_shape(config, options.micro_batch, options.max_context),
-                                 options.deterministic, options.document_mask);
+    return ops::choose_attention(options.attention,
+                                 attention_job(config, options, options.micro_batch, options.max_context));
   } catch (const std::invalid_argument& error) {
     throw UserError(fmt::format("train.attention: {}", error.what()));
   }
@@ -90,10 +95,12 @@ Leaf Transformer::leaf(const std::string& name) const {
 }
 
 ops::Attention Transformer::attention(int64_t batch, int64_t context) const {
-  return {.shape = attention_shape(config_, batch, context),
-          .kernel = attention_.kernel,
-          .deterministic = options_.deterministic,
-          .documents = {}};
+  const ops::AttentionJob job = attention_job(config_, options_, batch, context);
+  return {.shape = job.shape,
+          .kernel = ops::usable_kernel(attention_.kernel, job),
+          .deterministic = job.deterministic,
+          .documents = {},
+          .workspace_limit = job.workspace_limit};
 }
 
 std::shared_ptr<const layout::Layout> Transformer::layout_of(layout::Purpose purpose, int64_t batch,

@@ -36,10 +36,11 @@ struct Batch {
 struct TransformerOptions {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
-  int64_t max_context = 0;                // rows of the RoPE table
-  int64_t micro_batch = 1;                // sequences that attention kernels are timed with
-  std::vector<RecomputeLevel> recompute;  // one a layer, or one for all; empty: block
-  std::string attention = "auto";         // train.attention
+  int64_t max_context = 0;                                 // rows of the RoPE table
+  int64_t micro_batch = 1;                                 // sequences that attention kernels are timed with
+  std::vector<RecomputeLevel> recompute;                   // one a layer, or one for all; empty: block
+  std::string attention = "auto";                          // train.attention, for micro_batch x max_context
+  int64_t attention_workspace = ops::kAttentionWorkspace;  // memory.attention_workspace
   bool deterministic = false;
   bool document_mask = false;
   int64_t loss_chunk = 4096;  // tokens whose logits exist at once
@@ -91,11 +92,14 @@ class Transformer : public torch::nn::Module {
   [[nodiscard]] ParameterArena& arena() { return arena_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const TransformerOptions& options() const { return options_; }
+  // Of passes with micro_batch x max_context; one of a shape that this kernel cannot do (cuDNN and a prompt
+  // of one token, say) runs by flash or math.
   [[nodiscard]] const ops::AttentionChoice& attention_choice() const { return attention_; }
 
  private:
   [[nodiscard]] Leaf leaf(const std::string& name) const;
   [[nodiscard]] std::string head_name() const;  // the embedding's when tied
+  // By the chosen kernel, or by another where that cannot do the shape (ops::usable_kernel).
   [[nodiscard]] ops::Attention attention(int64_t batch, int64_t context) const;
   std::shared_ptr<Pass> begin(layout::Purpose purpose, int64_t batch, int64_t context);
   // The final hidden state before the output projection, normalised: (batch * context, H).

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "lib/ops/attention_cudnn.h"
 #include "lib/ops/attention_kernels.h"
 
 namespace narrowgauge::ops {
@@ -37,6 +38,18 @@ void check_result(const AttentionResult& result, const at::Tensor& qkv, const At
               "attention: lse must be a contiguous fp32 (tokens * heads)");
 }
 
+const CudnnSetup& setup_of(const Attention& attention, at::Device device) {
+  return cudnn_setup({.shape = attention.shape,
+                      .device = device,
+                      .deterministic = attention.deterministic,
+                      .workspace_limit = attention.workspace_limit});
+}
+
+const CudnnSetup& setup_of(const Attention& attention, const at::Tensor& qkv) {
+  TORCH_CHECK(qkv.is_cuda() && qkv.scalar_type() == at::kBFloat16, "cudnn attention needs bf16 on CUDA");
+  return setup_of(attention, qkv.device());
+}
+
 // A context of one token has one-token documents whatever the boundaries say.
 Documents effective(const Documents& documents, const AttentionShape& shape) {
   return shape.context > 1 ? documents : Documents{};
@@ -59,7 +72,7 @@ const char* attention_kernel_name(AttentionKernel kernel) {
 int64_t attention_scratch_bytes(const Attention& attention, at::Device device) {
   if (attention.kernel != AttentionKernel::cudnn || attention.shape.batch == 0) return 0;
   check_mask(attention);
-  return detail::cudnn_scratch_bytes(attention.shape, attention.deterministic, device);
+  return setup_of(attention, device).scratch_bytes();
 }
 
 void attention_forward(const AttentionResult& result, const at::Tensor& qkv, const Attention& attention,
@@ -75,7 +88,7 @@ void attention_forward(const AttentionResult& result, const at::Tensor& qkv, con
       return qkv.is_cuda() ? detail::flash_cuda_forward(result, qkv, s, docs)
                            : detail::flash_cpu_forward(result, qkv, s, docs);
     case AttentionKernel::cudnn:
-      return detail::cudnn_forward(result, qkv, s, attention.deterministic, scratch);
+      return detail::cudnn_forward(setup_of(attention, qkv), result, qkv, s, scratch);
     case AttentionKernel::math:
       return detail::math_forward(result, qkv, s, docs);
   }
@@ -102,7 +115,7 @@ void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at
       return qkv.is_cuda() ? detail::flash_cuda_backward(args, s, docs)
                            : detail::flash_cpu_backward(args, s, docs);
     case AttentionKernel::cudnn:
-      return detail::cudnn_backward(args, s, attention.deterministic, scratch);
+      return detail::cudnn_backward(setup_of(attention, qkv), args, s, scratch);
     case AttentionKernel::math:
       return detail::math_backward(args, s, docs);
   }

@@ -9,6 +9,7 @@ struct AttentionShape {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 
 // flash: LibTorch's FlashAttention-2 (CUDA) or its tiled CPU kernel. cudnn: cuDNN's graph API on LibTorch's
@@ -25,12 +26,18 @@ struct Documents {
   at::Tensor cu_seqlens;
 };
 
+// Room for the scores of 16 heads of 4096 tokens, which cuDNN's deterministic backward holds in bf16.
+inline constexpr int64_t kAttentionWorkspace = int64_t{544} << 20;
+
 // What one call computes.
 struct Attention {
   AttentionShape shape;
   AttentionKernel kernel;
   bool deterministic = false;  // backward gives the same bits twice
   Documents documents{};
+  // Bytes of scratch that a deterministic cudnn backward may take: it covers fewer heads at a time with less,
+  // in the end those of one key head, whatever they take.
+  int64_t workspace_limit = kAttentionWorkspace;
 };
 
 // What forward leaves for backward besides qkv, in the caller's memory, contiguous.
@@ -42,7 +49,7 @@ struct AttentionResult {
 // Size of the scratch tensor (uint8, on the device, 256-byte aligned) that forward and backward share; 0 for
 // kernels that allocate for themselves. Its content does not outlive a call. The first call for a shape plans
 // the cudnn kernel (seconds of host time), which cannot be done while a CUDA graph is captured; a
-// std::runtime_error says why cuDNN refuses a shape.
+// std::runtime_error says why cuDNN refuses a shape. Its size changes with choices() (attention_cudnn.h).
 int64_t attention_scratch_bytes(const Attention& attention, at::Device device);
 
 // Causal scaled dot-product attention over the packed rows of qkv (batch * context, (Hq + 2 Hk) D),

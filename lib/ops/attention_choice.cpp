@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "lib/base/log.h"
-#include "lib/ops/attention_kernels.h"
+#include "lib/ops/attention_cudnn.h"
 #include "lib/ops/attention_timing.h"
 #include "lib/ops/choices.h"
 
@@ -17,16 +17,15 @@ namespace {
 constexpr AttentionKernel kKernels[] = {AttentionKernel::flash, AttentionKernel::cudnn,
                                         AttentionKernel::math};
 
-struct Job {
-  at::Device device;
-  at::ScalarType dtype;
-  AttentionShape shape;
-  bool deterministic;
-  bool document_mask;
-};
+CudnnJob cudnn_job(const AttentionJob& job) {
+  return {.shape = job.shape,
+          .device = job.device,
+          .deterministic = job.deterministic,
+          .workspace_limit = job.workspace_limit};
+}
 
 // Why `kernel` cannot do the job; empty when it can.
-std::string refusal(AttentionKernel kernel, const Job& job) {
+std::string refusal(AttentionKernel kernel, const AttentionJob& job) {
   if (kernel == AttentionKernel::math) return {};
   if (job.device.is_cpu()) return kernel == AttentionKernel::flash ? "" : "it needs a CUDA device";
   if (job.dtype != at::kBFloat16) return "on CUDA it needs bf16";
@@ -38,13 +37,11 @@ std::string refusal(AttentionKernel kernel, const Job& job) {
   if (kernel == AttentionKernel::flash) return {};
   if (job.document_mask) return "it has no document mask";
   if (job.shape.context < 2) return "it needs a context of at least 2";
-  return detail::cudnn_refusal(job.shape, job.deterministic, job.device);
+  return cudnn_refusal(cudnn_job(job));
 }
 
-std::string key_of(const Job& job) {
-  const AttentionShape& s = job.shape;
-  return fmt::format("attention bf16 B{} T{} Hq{} Hk{} D{}{}", s.batch, s.context, s.heads, s.kv_heads,
-                     s.head_dim, job.deterministic ? " deterministic" : "");
+std::string key_of(const AttentionJob& job) {
+  return "attention bf16 " + attention_key(job.shape, job.deterministic, job.workspace_limit);
 }
 
 nlohmann::json to_json(const AttentionChoice& choice) {
@@ -75,7 +72,7 @@ std::optional<AttentionChoice> from_json(const nlohmann::json& value,
   return choice;
 }
 
-AttentionChoice fastest(const std::vector<AttentionKernel>& able, const Job& job) {
+AttentionChoice fastest(const std::vector<AttentionKernel>& able, const AttentionJob& job) {
   const std::string key = key_of(job);
   if (const auto in_force = choices().find(key)) {
     if (const auto choice = from_json(*in_force, able)) return *choice;
@@ -86,18 +83,19 @@ AttentionChoice fastest(const std::vector<AttentionKernel>& able, const Job& job
   std::optional<AttentionChoice> choice;
   if (const auto remembered = choices().remembered(key)) choice = from_json(*remembered, able);
   if (!choice) {
-    const auto times = time_attention(able, job.shape, job.deterministic, job.device);
+    const auto times = time_attention(able, job);
     choice = AttentionChoice{.kernel = times.front().kernel, .times = times};
   }
   choices().store(key, to_json(*choice));
   return *choice;
 }
 
-AttentionChoice automatic(const Job& job) {
+AttentionChoice automatic(const AttentionJob& job) {
   std::vector<AttentionKernel> able;
   for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::cudnn}) {
     if (refusal(kernel, job).empty()) able.push_back(kernel);
   }
+  if (!able.empty() && able.back() == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job));
   if (able.size() > 1) return fastest(able, job);
   return {.kernel = able.empty() ? AttentionKernel::math : able.front(), .times = {}};
 }
@@ -116,17 +114,23 @@ std::string describe(const AttentionChoice& choice) {
   return text + ")";
 }
 
-AttentionChoice choose_attention(const std::string& request, at::Device device, at::ScalarType dtype,
-                                 const AttentionShape& shape, bool deterministic, bool document_mask) {
-  const Job job{device, dtype, shape, deterministic, document_mask};
+AttentionChoice choose_attention(const std::string& request, const AttentionJob& job) {
   if (request == "auto") return automatic(job);
   for (const AttentionKernel kernel : kKernels) {
     if (request != attention_kernel_name(kernel)) continue;
     const std::string why = refusal(kernel, job);
     if (!why.empty()) throw std::invalid_argument(request + " attention cannot be used here: " + why);
+    if (kernel == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job));
     return {.kernel = kernel, .times = {}};
   }
   throw std::invalid_argument("unknown attention kernel '" + request + "' (auto, flash, cudnn or math)");
+}
+
+AttentionKernel usable_kernel(AttentionKernel chosen, const AttentionJob& job) {
+  for (const AttentionKernel kernel : {chosen, AttentionKernel::flash}) {
+    if (refusal(kernel, job).empty()) return kernel;
+  }
+  return AttentionKernel::math;
 }
 
 }  // namespace narrowgauge::ops

@@ -18,46 +18,33 @@ constexpr int kRounds = 7;
 
 class Bench {
  public:
-  Bench(const AttentionShape& shape, bool deterministic, at::Device device)
-      : attention_{.shape = shape, .kernel = {}, .deterministic = deterministic},
-        device_(device),
-        stream_(c10::impl::VirtualGuardImpl(device.type()).getStream(device)) {
-    const auto options = at::TensorOptions(device).dtype(at::kBFloat16);
-    const int64_t tokens = shape.batch * shape.context;
-    const int64_t width = shape.heads * shape.head_dim;
-    qkv_ = at::randn({tokens, width + 2 * shape.kv_heads * shape.head_dim}, options);
-    dqkv_ = at::empty_like(qkv_);
-    dout_ = at::randn({tokens, width}, options);
-    forward_ = {.out = at::empty_like(dout_),
-                .lse = at::empty({tokens * shape.heads}, options.dtype(at::kFloat))};
-  }
+  explicit Bench(const AttentionJob& job)
+      : attention_{.shape = job.shape,
+                   .kernel = {},
+                   .deterministic = job.deterministic,
+                   .documents = {},
+                   .workspace_limit = job.workspace_limit},
+        device_(job.device),
+        data_(job.shape, job.device) {}
 
   // Milliseconds of one forward and backward.
   double run(AttentionKernel kernel) {
     attention_.kernel = kernel;
     const int64_t bytes = attention_scratch_bytes(attention_, device_);
     if (!scratch_.defined() || scratch_.numel() < bytes) {
-      scratch_ = at::empty({bytes}, qkv_.options().dtype(at::kByte));
+      scratch_ = at::empty({bytes}, data_.qkv.options().dtype(at::kByte));
     }
-    c10::Event start(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-    c10::Event end(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-    start.record(stream_);
-    attention_forward(forward_, qkv_, attention_, scratch_);
-    attention_backward(dqkv_, dout_, qkv_, forward_, attention_, scratch_);
-    end.record(stream_);
-    end.synchronize();
-    return start.elapsedTime(end);
+    return milliseconds_of(device_, [&] {
+      attention_forward(data_.forward, data_.qkv, attention_, scratch_);
+      attention_backward(data_.dqkv, data_.dout, data_.qkv, data_.forward, attention_, scratch_);
+    });
   }
 
  private:
   Attention attention_;
   at::Device device_;
-  c10::Stream stream_;
-  at::Tensor qkv_;
-  at::Tensor dqkv_;
-  at::Tensor dout_;
+  AttentionData data_;
   at::Tensor scratch_;
-  AttentionResult forward_;
 };
 
 std::vector<AttentionTime> medians(const std::vector<AttentionKernel>& kernels, Bench bench) {
@@ -78,12 +65,33 @@ std::vector<AttentionTime> medians(const std::vector<AttentionKernel>& kernels, 
 
 }  // namespace
 
+AttentionData::AttentionData(const AttentionShape& shape, at::Device device) {
+  const auto options = at::TensorOptions(device).dtype(at::kBFloat16);
+  const int64_t tokens = shape.batch * shape.context;
+  const int64_t width = shape.heads * shape.head_dim;
+  qkv = at::randn({tokens, width + 2 * shape.kv_heads * shape.head_dim}, options);
+  dout = at::randn({tokens, width}, options);
+  dqkv = at::empty_like(qkv);
+  forward = {.out = at::empty_like(dout),
+             .lse = at::empty({tokens * shape.heads}, options.dtype(at::kFloat))};
+}
+
+double milliseconds_of(at::Device device, const std::function<void()>& launch) {
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  start.record(stream);
+  launch();
+  end.record(stream);
+  end.synchronize();
+  return start.elapsedTime(end);
+}
+
 std::vector<AttentionTime> time_attention(const std::vector<AttentionKernel>& kernels,
-                                          const AttentionShape& shape, bool deterministic,
-                                          at::Device device) {
-  const c10::DeviceGuard guard(device);
-  std::vector<AttentionTime> times = medians(kernels, Bench(shape, deterministic, device));
-  c10::getDeviceAllocator(device.type())->emptyCache();
+                                          const AttentionJob& job) {
+  const c10::DeviceGuard guard(job.device);
+  std::vector<AttentionTime> times = medians(kernels, Bench(job));
+  c10::getDeviceAllocator(job.device.type())->emptyCache();
   std::stable_sort(times.begin(), times.end(), [](const AttentionTime& a, const AttentionTime& b) {
     return a.milliseconds < b.milliseconds;
   });

@@ -8,6 +8,7 @@
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -82,7 +83,7 @@ class Builder {
   }
 
   Graph& graph() { return *graph_; }
-  std::unique_ptr<Graph> take() { return std::move(graph_); }
+  std::shared_ptr<Graph> take() { return std::move(graph_); }
 
  private:
   // (sequences, heads, context, head_dim) as cuDNN wants it, wherever the elements lie.
@@ -105,26 +106,52 @@ class Builder {
   }
 
   Problem p_;
-  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
+  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   int64_t uid_ = 0;
 };
 
 }  // namespace
 
 struct Plan::Impl {
-  std::unique_ptr<Graph> graph;
+  std::shared_ptr<const Graph> graph;
   cudnnHandle_t handle;
-  int64_t workspace = 0;
+  int64_t index;
+  std::string name;
+  int64_t workspace;
+};
 
-  explicit Impl(std::unique_ptr<Graph> described) : graph(std::move(described)) {
+struct Pass::Impl {
+  std::shared_ptr<Graph> graph;
+  cudnnHandle_t handle;
+  std::vector<std::string> names;
+  std::vector<int64_t> indices;  // among the graph's plans, of each name
+
+  explicit Impl(std::shared_ptr<Graph> described) : graph(std::move(described)) {
     const std::lock_guard lock(handle_mutex());
     handle = current_handle();
-    require(graph->build(handle, {fe::HeurMode_t::A}));
-    require(graph->get_workspace_size(workspace));
+    require(graph->validate());
+    require(graph->build_operation_graph(handle));
+    require(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}));
+    for (int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
+      std::string name;
+      require(graph->get_plan_name_at_index(i, name));
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      names.push_back(name);
+      indices.push_back(i);
+    }
+  }
+
+  Plan build(size_t which) const {
+    const std::lock_guard lock(handle_mutex());
+    Plan::Impl plan{
+        .graph = graph, .handle = handle, .index = indices[which], .name = names[which], .workspace = 0};
+    require(graph->build_plan_at_index(plan.index));
+    require(graph->get_workspace_size_plan_at_index(plan.index, plan.workspace));
+    return Plan(std::make_shared<const Plan::Impl>(std::move(plan)));
   }
 };
 
-Plan Plan::forward(const Problem& problem) {
+Pass Pass::forward(const Problem& problem) {
   Builder b(problem);
   const Tensor q = b.packed(problem.heads);
   const Tensor k = b.packed(problem.kv_heads);
@@ -133,10 +160,10 @@ Plan Plan::forward(const Problem& problem) {
       b.graph().sdpa(q, k, v, b.attention(fe::graph::SDPA_attributes().set_generate_stats(true)));
   b.put_out_rows(out);
   b.put_lse(lse);
-  return Plan(std::make_unique<Impl>(b.take()));
+  return Pass(std::make_shared<const Impl>(b.take()));
 }
 
-Plan Plan::backward(const Problem& problem, bool deterministic) {
+Pass Pass::backward(const Problem& problem, bool deterministic) {
   Builder b(problem);
   const Tensor q = b.packed(problem.heads);
   const Tensor k = b.packed(problem.kv_heads);
@@ -150,13 +177,30 @@ Plan Plan::backward(const Problem& problem, bool deterministic) {
   b.put_packed(dq, problem.heads);
   b.put_packed(dk, problem.kv_heads);
   b.put_packed(dv, problem.kv_heads);
-  return Plan(std::make_unique<Impl>(b.take()));
+  return Pass(std::make_shared<const Impl>(b.take()));
 }
 
-Plan::Plan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Plan::Plan(Plan&&) noexcept = default;
-Plan& Plan::operator=(Plan&&) noexcept = default;
-Plan::~Plan() = default;
+const std::vector<std::string>& Pass::plan_names() const { return impl_->names; }
+
+Plan Pass::build(const std::string& plan_name) const {
+  const auto found = std::find(impl_->names.begin(), impl_->names.end(), plan_name);
+  if (found == impl_->names.end()) throw Refusal("it does not offer the plan " + plan_name);
+  return impl_->build(static_cast<size_t>(found - impl_->names.begin()));
+}
+
+Plan Pass::build_first() const {
+  std::string reason = "it offers no plan";
+  for (size_t i = 0; i < impl_->names.size(); ++i) {
+    try {
+      return impl_->build(i);
+    } catch (const Refusal& refusal) {
+      if (i == 0) reason = refusal.what();
+    }
+  }
+  throw Refusal(reason);
+}
+
+const std::string& Plan::name() const { return impl_->name; }
 
 int64_t Plan::workspace_bytes() const { return impl_->workspace; }
 
@@ -166,8 +210,8 @@ void Plan::run(std::span<void* const> tensors, void* workspace, cuda::Stream str
   if (fe::detail::set_stream(impl_->handle, stream) != CUDNN_STATUS_SUCCESS) {
     throw std::runtime_error("cuDNN does not accept the stream");
   }
-  fe::error_t status =
-      impl_->graph->execute(impl_->handle, pointers.data(), static_cast<int>(pointers.size()), workspace);
+  fe::error_t status = impl_->graph->execute_plan_at_index(
+      impl_->handle, pointers.data(), static_cast<int>(pointers.size()), workspace, impl_->index);
   if (status.is_bad()) throw std::runtime_error("cuDNN attention: " + status.get_message());
 }
 

@@ -5,6 +5,9 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/stream.h"
 
@@ -27,18 +30,11 @@ struct Problem {
   int64_t out_row;     // the same in out and dout
 };
 
-// A planned pass on the device that was current when it was built. Softmax of causal scores scaled by
-// 1 / sqrt(head_dim), fp32 inside, no dropout. Building takes up to seconds of host time, launches nothing
-// and throws Refusal.
+// One way of cuDNN's to run a pass. Copies share it. Softmax of causal scores scaled by 1 / sqrt(head_dim),
+// fp32 inside, no dropout.
 class Plan {
  public:
-  static Plan forward(const Problem& problem);
-  // deterministic: two runs give the same bits.
-  static Plan backward(const Problem& problem, bool deterministic);
-  Plan(Plan&&) noexcept;
-  Plan& operator=(Plan&&) noexcept;
-  ~Plan();
-
+  [[nodiscard]] const std::string& name() const;
   [[nodiscard]] int64_t workspace_bytes() const;
 
   // Asynchronous on `stream`; allocates no device memory, so that a CUDA graph can capture it (after one run
@@ -48,9 +44,30 @@ class Plan {
   void run(std::span<void* const> tensors, void* workspace, cuda::Stream stream) const;
 
  private:
+  friend class Pass;
   struct Impl;
-  explicit Plan(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+// A pass on the device that is current when it is made, with what cuDNN offers for it. Making one and
+// building plans takes up to seconds of host time, launches nothing and throws Refusal.
+class Pass {
+ public:
+  static Pass forward(const Problem& problem);
+  // deterministic: two runs give the same bits.
+  static Pass backward(const Problem& problem, bool deterministic);
+
+  // The plans (engine and knobs) of cuDNN's heuristics A, B and fallback in that order, each once. Some of
+  // them may not build.
+  [[nodiscard]] const std::vector<std::string>& plan_names() const;
+  [[nodiscard]] Plan build(const std::string& plan_name) const;
+  [[nodiscard]] Plan build_first() const;  // that builds
+
+ private:
+  struct Impl;
+  explicit Pass(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
 };
 
 }  // namespace narrowgauge::ops::cudnn

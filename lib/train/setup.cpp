@@ -84,6 +84,7 @@ std::unique_ptr<model::Transformer> make_model(const Config& config, at::Device 
       .micro_batch = config.train.micro_batch,
       .recompute = config.memory.recompute,
       .attention = config.train.attention,
+      .attention_workspace = config.memory.attention_workspace,
       .deterministic = config.train.deterministic,
       .document_mask = config.data.document_mask,
       .loss_chunk = config.memory.loss_chunk,

@@ -64,6 +64,20 @@ TEST_CASE("the profiler sees what the device does") {
   for (const KernelEvent& event : events) REQUIRE(event.end > event.begin);
 }
 
+TEST_CASE("attention is measured with each kernel, and with every group and plan of cuDNN's") {
+  const Json result = bench_attention(machine(), small_model(), {2});
+  INFO(result.dump(1));
+  const Json& kernels = result["runs"][0]["kernels"];
+  REQUIRE(kernels.size() == 4);
+  for (const Json& row : kernels) {
+    if (row.contains("refused") || row["kernel"] != "cudnn") continue;
+    REQUIRE(!row["cudnn"]["groups"].empty());
+    REQUIRE(!row["cudnn"]["backward_plans"].empty());
+    REQUIRE(!row["cudnn"]["forward_plans"].empty());
+  }
+  REQUIRE(tables_of(result).size() == 1);
+}
+
 TEST_CASE("a small model's step, its breakdown and its wall") {
   for (const char* graphs : {"off", "on"}) {
     Config config = small_model();

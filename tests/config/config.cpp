@@ -67,15 +67,17 @@ TEST_CASE("every recompute level has a name that reads back") {
 
 TEST_CASE("overrides come after the file, the last one wins, text stands as it is") {
   const Config config =
-      parse("train: {steps: 500}\n", {"train.steps=600", "train.steps=700", "data.train=a: [b], \"c\" # d",
-                                      "data.val=", "train.sample_prompt=x=y", "model.layers=2",
-                                      "memory.recompute=[none, block]", "memory.budget=512MiB"});
+      parse("train: {steps: 500}\n",
+            {"train.steps=600", "train.steps=700", "data.train=a: [b], \"c\" # d",
+             "data.val=", "train.sample_prompt=x=y", "model.layers=2", "memory.recompute=[none, block]",
+             "memory.budget=512MiB", "memory.attention_workspace=0"});
   CHECK(config.train.steps == 700);
   CHECK(config.data.train == "a: [b], \"c\" # d");
   CHECK(config.data.val.empty());
   CHECK(config.train.sample_prompt == "x=y");
   CHECK(config.memory.recompute.size() == 2);
   CHECK(config.memory.budget == int64_t{512} << 20);
+  CHECK(config.memory.attention_workspace == 0);
 }
 
 TEST_CASE("a dump reads back to the same config") {
@@ -88,6 +90,7 @@ TEST_CASE("a dump reads back to the same config") {
   config.optim.weight_decay = 1.7976931348623157e308;
   config.model.rope_theta = 1e22;
   config.memory.budget = 123456789;
+  config.memory.attention_workspace = 0;
   const std::string once = dump_config(config);
   const Config back = parse(once);
   CHECK(dump_config(back) == once);
@@ -98,6 +101,7 @@ TEST_CASE("a dump reads back to the same config") {
   CHECK(back.optim.eps == config.optim.eps);
   CHECK(back.optim.weight_decay == config.optim.weight_decay);
   CHECK(back.memory.budget == 123456789);
+  CHECK(back.memory.attention_workspace == 0);
 }
 
 TEST_CASE("every key is in the dump and explained by one sentence") {

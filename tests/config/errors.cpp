@@ -161,6 +161,7 @@ TEST_CASE("booleans, words and text") {
 TEST_CASE("bytes and recompute levels") {
   CHECK(contains(problem("memory: {budget: much}\n"), "\"much\" is no amount of memory"));
   CHECK(contains(problem("memory: {budget: 0}\n"), "out of range"));
+  CHECK(contains(problem("memory: {attention_workspace: auto}\n"), "auto"));
   CHECK(contains(problem("memory: {budget: -1GiB}\n"), "no amount of memory"));
   CHECK(contains(problem("memory: {budget: [1]}\n"), "a list is no amount of memory"));
   CHECK(contains(problem("memory: {recompute: blok}\n"),

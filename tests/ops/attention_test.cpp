@@ -32,15 +32,16 @@ TEST_CASE("math attention in several blocks of query rows") {
 
 TEST_CASE("the attention kernel is chosen by what it can do") {
   const auto s = shape_of(1, 64, 4, 2, 16);
-  const auto choose = [&](const char* request) {
-    return ops::choose_attention(request, kCpu, at::kFloat, s, /*deterministic=*/true, /*document_mask=*/true)
-        .kernel;
-  };
+  const ops::AttentionJob job{
+      .device = kCpu, .dtype = at::kFloat, .shape = s, .deterministic = true, .document_mask = true};
+  const auto choose = [&](const char* request) { return ops::choose_attention(request, job).kernel; };
   CHECK(choose("auto") == AttentionKernel::flash);
   CHECK(choose("flash") == AttentionKernel::flash);
   CHECK(choose("math") == AttentionKernel::math);
   CHECK_THROWS_WITH(choose("cudnn"), "cudnn attention cannot be used here: it needs a CUDA device");
   CHECK_THROWS_AS(choose("fast"), std::invalid_argument);
+  CHECK(ops::usable_kernel(AttentionKernel::cudnn, job) == AttentionKernel::flash);
+  CHECK(ops::usable_kernel(AttentionKernel::math, job) == AttentionKernel::math);
   const ops::AttentionChoice timed{.kernel = AttentionKernel::cudnn,
                                    .times = {{AttentionKernel::cudnn, 0.614}, {AttentionKernel::flash, 1.2}}};
   CHECK(ops::describe(timed) == "cudnn (0.61 ms a layer and micro-batch, flash 1.20 ms)");
