@@ -8,18 +8,37 @@
 namespace narrowgauge::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 1024;  // one thread block a multiprocessor, 64 registers a thread
 constexpr int kWarps = kThreads / 32;
-constexpr int kBlocksPerSm = 4;  // leaves 64 registers a thread
-constexpr int kLane = 8;         // elements of one lane: 32 lanes cover a block
+constexpr int kLane = 8;  // elements of one lane: 32 lanes cover a block
 // So that the index of a block, and one stride more, is an int.
 constexpr int64_t kMaxElements = int64_t{1} << 38;
 
-struct Maps {
-  DynamicMap m;
-  DynamicMap v;
+__device__ const SignedMap kSignedMap = make_signed_map();
+__device__ const UnsignedMap kUnsignedMap = make_unsigned_map();
+
+// The maps in shared memory. Every lane decodes from values of its own, in a memory bank of its own.
+struct Tables {
+  float m_values[256][32];
+  float v_values[256][32];
+  uint32_t m_cells[SignedMap::kCellCount];
+  uint32_t v_cells[UnsignedMap::kCellCount];
 };
-__device__ const Maps kMaps = {make_signed_map(), make_unsigned_map()};
+static_assert(sizeof(Tables) <= 99 * 1024);
+
+__device__ void fill(Tables& tables) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  for (int i = thread; i < 256 * 32; i += kThreads) {
+    (&tables.m_values[0][0])[i] = kSignedMap.values[i / 32];
+    (&tables.v_values[0][0])[i] = kUnsignedMap.values[i / 32];
+  }
+#pragma unroll 1
+  for (int i = thread; i < SignedMap::kCellCount; i += kThreads) tables.m_cells[i] = kSignedMap.cells[i];
+#pragma unroll 1
+  for (int i = thread; i < UnsignedMap::kCellCount; i += kThreads) tables.v_cells[i] = kUnsignedMap.cells[i];
+  __syncthreads();
+}
 
 // A range as the kernel walks it. The blocks of all ranges are numbered in one row; element 0 of block b of a
 // range lies at 256 b + shift in each buffer.
@@ -27,7 +46,8 @@ struct Walk {
   int64_t weight_shift;
   int64_t grad_shift;
   int64_t state_shift;
-  int end_block;  // first block after this range
+  int64_t scale_shift;  // block b has scale b + scale_shift
+  int end_block;        // first block after this range
   bool grad_is_low;
   bool eight_bit;
   bool decay;
@@ -44,9 +64,10 @@ template <class T>
 __device__ __forceinline__ void load8(const T* p, float (&x)[kLane]) {
 #pragma unroll
   for (int i = 0; i < kLane; i += kVec<T>) {
-    const Vec<T> vec = load_vec(p + i);
+    float part[kVec<T>];
+    widen(part, load_vec(p + i));
 #pragma unroll
-    for (int j = 0; j < kVec<T>; ++j) x[i + j] = to_float(vec.v[j]);
+    for (int j = 0; j < kVec<T>; ++j) x[i + j] = part[j];
   }
 }
 
@@ -60,24 +81,25 @@ __device__ __forceinline__ void store8(float* p, const float (&x)[kLane]) {
   }
 }
 
-// The low 16 bits of x[0..7], as 16 bytes.
-__device__ __forceinline__ void store8_low16(void* p, const uint32_t (&x)[kLane]) {
-  *reinterpret_cast<uint4*>(p) = make_uint4(__byte_perm(x[0], x[1], 0x5410), __byte_perm(x[2], x[3], 0x5410),
-                                            __byte_perm(x[4], x[5], 0x5410), __byte_perm(x[6], x[7], 0x5410));
+// 16 bits of each of x[0..7], as 16 bytes: the low ones for kBytes = 0x5410, the high ones for 0x7632.
+template <unsigned kBytes>
+__device__ __forceinline__ void store8_halves(void* p, const uint32_t (&x)[kLane]) {
+  *reinterpret_cast<uint4*>(p) = make_uint4(__byte_perm(x[0], x[1], kBytes), __byte_perm(x[2], x[3], kBytes),
+                                            __byte_perm(x[4], x[5], kBytes), __byte_perm(x[6], x[7], kBytes));
 }
 
-// The low bytes of four words.
-__device__ __forceinline__ uint32_t pack_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+// Bits 16 to 23 of four words.
+__device__ __forceinline__ uint32_t pack_codes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0062), __byte_perm(c, d, 0x0062), 0x5410);
 }
 
 __device__ __forceinline__ uint2 load_codes(const uint8_t* p) { return *reinterpret_cast<const uint2*>(p); }
 __device__ __forceinline__ void store_codes(uint8_t* p, const uint32_t (&x)[kLane]) {
   *reinterpret_cast<uint2*>(p) =
-      make_uint2(pack_bytes(x[0], x[1], x[2], x[3]), pack_bytes(x[4], x[5], x[6], x[7]));
+      make_uint2(pack_codes(x[0], x[1], x[2], x[3]), pack_codes(x[4], x[5], x[6], x[7]));
 }
 __device__ __forceinline__ uint32_t code(uint2 codes, int i) {
-  return ((i < 4 ? codes.x : codes.y) >> (8 * (i % 4))) & 0xffu;
+  return __byte_perm(i < 4 ? codes.x : codes.y, 0, 0x4440u + static_cast<unsigned>(i % 4));
 }
 
 // Largest of non-negative floats over a warp: their bit patterns are ordered alike.
@@ -105,91 +127,105 @@ __device__ __forceinline__ void load_weights(const Args& args, int64_t element, 
   }
 }
 
+// |x|, or the largest so far; NaN stays.
+__device__ __forceinline__ float largest_or_nan(float largest, float x) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(largest), "f"(fabsf(x)));
+  return result;
+}
+
 template <Master kMaster, class Args>
-__device__ __forceinline__ void store_weights(const Args& args, int64_t element, const float (&p)[kLane]) {
+__device__ __forceinline__ void store_weights(const Args& args, const StepInput& input, int64_t element,
+                                              const float (&p)[kLane]) {
   if constexpr (kMaster == Master::none) {
     store8(args.weights + element, p);
+  } else if constexpr (kMaster == Master::stochastic) {
+    const Random128 random = rounding_bits(input, element / kLane);
+    uint32_t weight[kLane];  // in the upper half
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) largest = largest_or_nan(largest, p[i]);
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) weight[i] = float_bits(p[i]) + random16(random, i);
+    if (!(largest < bits_float(kLargestBf16))) {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) weight[i] = bf16_stochastic(p[i], random16(random, i)) << 16;
+    }
+    store8_halves<0x7632>(args.weights + element, weight);
+  } else if constexpr (kMaster == Master::split) {
+    uint32_t weight[kLane];  // in the upper half
+    uint32_t remainder[kLane];
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) {
+      remainder[i] = float_bits(quiet(p[i]));  // the low half is the difference of the bit patterns
+      weight[i] = remainder[i] + 0x8000u;
+    }
+    store8_halves<0x5410>(args.remainder + element, remainder);
+    store8_halves<0x7632>(args.weights + element, weight);
   } else {
     uint32_t weight[kLane];
-    if constexpr (kMaster == Master::stochastic) {
-      const Random128 random = rounding_bits(args.state->input, element / kLane);
 #pragma unroll
-      for (int i = 0; i < kLane; ++i) weight[i] = bf16_stochastic(p[i], random16(random, i));
-    } else if constexpr (kMaster == Master::split) {
-      uint32_t remainder[kLane];
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        const SplitMaster split = split_master(quiet(p[i]));
-        weight[i] = split.weight;
-        remainder[i] = static_cast<uint32_t>(split.remainder);
-      }
-      store8_low16(args.remainder + element, remainder);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) weight[i] = bf16_nearest(p[i]);
-      store8(args.master + element, p);
-    }
-    store8_low16(args.weights + element, weight);
+    for (int i = 0; i < kLane; ++i) weight[i] = bf16_nearest(p[i]);
+    store8(args.master + element, p);
+    store8_halves<0x5410>(args.weights + element, weight);
   }
 }
 
-template <Master kMaster, class T, class G>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
-    adamw_kernel(const __grid_constant__ Arguments<T, G> arguments) {
-  __shared__ Maps maps;
-  const AdamW<T, G>& args = arguments.user;
-  if (args.state->skip != 0) return;
-  static_assert(sizeof(Maps) % sizeof(uint4) == 0);
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(Maps) / sizeof(uint4));
-       i += kThreads) {
-    reinterpret_cast<uint4*>(&maps)[i] = reinterpret_cast<const uint4*>(&kMaps)[i];
-  }
-  __syncthreads();
-  const AdamWStep step = adamw_step(*args.state, arguments.factors);
+// Updates the blocks of a range from `block` on, `warps` apart; returns the next one, beyond the range.
+template <Master kMaster, bool kEightBit, class G, class Args>
+__device__ __forceinline__ int update_range(const Args& args, const Walk& range, const G* grad,
+                                            const AdamWFactors& factors, const AdamWStep& step,
+                                            const StepInput& input, const Tables& tables, int block,
+                                            int warps) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = static_cast<int>(gridDim.x) * kWarps;
-  int range_index = 0;
-  for (int block = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32);; block += warps) {
-    while (range_index < args.range_count && block >= arguments.walks[range_index].end_block) ++range_index;
-    if (range_index == args.range_count) return;
-    const Walk& range = arguments.walks[range_index];
+  const float decay = range.decay ? step.decay : 1.0f;
+  const float* m_values = &tables.m_values[0][lane];
+  const float* v_values = &tables.v_values[0][lane];
+#pragma unroll 1
+  for (; block < range.end_block; block += warps) {
     const int64_t position = block * kAdamWBlock + lane * kLane;
     const int64_t element = position + range.weight_shift;
     const int64_t state = position + range.state_shift;
-
     float p[kLane];
     float g[kLane];
     Moments x[kLane];
+    load8(grad + position + range.grad_shift, g);
     load_weights<kMaster>(args, element, p);
-    if (range.grad_is_low) {
-      load8(args.grad + position + range.grad_shift, g);
-    } else {
-      load8(args.grad32 + position + range.grad_shift, g);
-    }
-    if (range.eight_bit) {
-      const int64_t scale = state / kAdamWBlock;
+    if constexpr (kEightBit) {
+      const int64_t scale = block + range.scale_shift;
       const uint2 m_codes = load_codes(args.m_codes + state);
       const uint2 v_codes = load_codes(args.v_codes + state);
-      const float keep_m = multiply(arguments.factors.beta1, args.m_scales[scale]);
-      const float keep_v = multiply(arguments.factors.beta2, args.v_scales[scale]);
+      const float keep_m = multiply(factors.beta1, args.m_scales[scale]);
+      const float keep_v = multiply(factors.beta2, args.v_scales[scale]);
       float largest_m = 0;
       float largest_v = 0;
 #pragma unroll
       for (int i = 0; i < kLane; ++i) {
-        const Moments old = {maps.m.values[code(m_codes, i)], maps.v.values[code(v_codes, i)]};
+        const Moments old = {m_values[code(m_codes, i) * 32], v_values[code(v_codes, i) * 32]};
         x[i] = next_moments(g[i], old, keep_m, keep_v, step);
         largest_m = fmaxf(largest_m, fabsf(x[i].m));
         largest_v = fmaxf(largest_v, x[i].v);
       }
-      const BlockScale scale_m = block_scale(warp_largest(largest_m));
-      const BlockScale scale_v = block_scale(warp_largest(largest_v));
+      largest_m = warp_largest(largest_m);
+      largest_v = warp_largest(largest_v);
+      const BlockScale scale_m = block_scale(largest_m);
+      const BlockScale scale_v = block_scale(largest_v);
       uint32_t new_m[kLane];
       uint32_t new_v[kLane];
+      if (fmaxf(largest_m, largest_v) <= kLargestScale) {
 #pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        new_m[i] = encode_signed(maps.m, multiply(x[i].m, scale_m.inverse));
-        new_v[i] = encode_unsigned(maps.v, multiply(x[i].v, scale_v.inverse));
+        for (int i = 0; i < kLane; ++i) {
+          new_m[i] = encode_signed(tables.m_cells, x[i].m, scale_m.inverse);
+          new_v[i] = encode_unsigned(tables.v_cells, x[i].v, scale_v.inverse);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) {
+          const float m = fmaxf(fminf(x[i].m, kLargestScale), -kLargestScale);
+          new_m[i] = encode_signed(tables.m_cells, m, scale_m.inverse);
+          new_v[i] = encode_unsigned(tables.v_cells, fminf(x[i].v, kLargestScale), scale_v.inverse);
+          x[i].v = fminf(x[i].v, FLT_MAX);
+        }
       }
       store_codes(args.m_codes + state, new_m);
       store_codes(args.v_codes + state, new_v);
@@ -204,17 +240,47 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       load8(args.v32 + state, v);
 #pragma unroll
       for (int i = 0; i < kLane; ++i) {
-        x[i] = next_moments(g[i], {m[i], v[i]}, arguments.factors.beta1, arguments.factors.beta2, step);
+        x[i] = next_moments(g[i], {m[i], v[i]}, factors.beta1, factors.beta2, step);
+        x[i].v = fminf(x[i].v, FLT_MAX);
         m[i] = x[i].m;
         v[i] = x[i].v;
       }
       store8(args.m32 + state, m);
       store8(args.v32 + state, v);
     }
-    const float decay = range.decay ? step.decay : 1.0f;
 #pragma unroll
-    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, arguments.factors.eps, step);
-    store_weights<kMaster>(args, element, p);
+    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, factors.eps, step);
+    store_weights<kMaster>(args, input, element, p);
+  }
+  return block;
+}
+
+template <Master kMaster, class T, class G>
+__global__ void __launch_bounds__(kThreads, 1)
+    adamw_kernel(const __grid_constant__ Arguments<T, G> arguments) {
+  extern __shared__ uint4 shared[];
+  Tables& tables = *reinterpret_cast<Tables*>(shared);
+  const AdamW<T, G>& args = arguments.user;
+  if (args.state->skip != 0) return;
+  fill(tables);
+  const AdamWFactors& factors = arguments.factors;
+  const AdamWStep step = adamw_step(*args.state, factors);
+  const StepInput input = args.state->input;
+  const int warps = static_cast<int>(gridDim.x) * kWarps;
+  int block = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32);
+#pragma unroll 1
+  for (int r = 0; r < args.range_count; ++r) {
+    const Walk& range = arguments.walks[r];
+    const auto update = [&]<bool kEightBit, class Grad>(const Grad* grad) {
+      block = update_range<kMaster, kEightBit>(args, range, grad, factors, step, input, tables, block, warps);
+    };
+    if (range.grad_is_low) {
+      range.eight_bit ? update.template operator()<true>(args.grad)
+                      : update.template operator()<false>(args.grad);
+    } else {
+      range.eight_bit ? update.template operator()<true>(args.grad32)
+                      : update.template operator()<false>(args.grad32);
+    }
   }
 }
 
@@ -235,7 +301,9 @@ void require_buffer(const void* pointer, int64_t count, const char* message) {
 
 template <Master kMaster, class T, class G>
 void launch(const Arguments<T, G>& arguments, const AdamWLaunch& plan, Stream stream) {
-  adamw_kernel<kMaster, T, G><<<plan.blocks, plan.threads, 0, stream>>>(arguments);
+  constexpr int kBytes = static_cast<int>(sizeof(Tables));
+  allow_shared_memory(adamw_kernel<kMaster, T, G>, kBytes);
+  adamw_kernel<kMaster, T, G><<<plan.blocks, plan.threads, kBytes, stream>>>(arguments);
   check_launch("adamw");
 }
 
@@ -243,8 +311,8 @@ void launch(const Arguments<T, G>& arguments, const AdamWLaunch& plan, Stream st
 
 AdamWLaunch plan_adamw(int64_t elements, const DeviceLimits& limits) {
   const int64_t needed = ceil_div(ceil_div(elements, kAdamWBlock), int64_t{kWarps});
-  const int64_t resident = int64_t{limits.sm_count} * kBlocksPerSm;
-  return {.threads = kThreads, .blocks = static_cast<int>(std::min(needed, std::max(resident, int64_t{1})))};
+  const int64_t resident = std::max(int64_t{limits.sm_count}, int64_t{1});
+  return {.threads = kThreads, .blocks = static_cast<int>(std::min(needed, resident))};
 }
 
 template <class T, class G>
@@ -279,6 +347,7 @@ void adamw(const AdamW<T, G>& args, const DeviceLimits& limits, Stream stream) {
     arguments.walks[r] = {.weight_shift = range.begin - before,
                           .grad_shift = range.grad_begin - before,
                           .state_shift = range.state_begin - before,
+                          .scale_shift = (range.state_begin - before) / kAdamWBlock,
                           .end_block = static_cast<int>(elements / kAdamWBlock),
                           .grad_is_low = range.grad_is_low,
                           .eight_bit = range.eight_bit,

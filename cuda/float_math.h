@@ -54,6 +54,18 @@ NARROWGAUGE_HD float fused(float a, float b, float c) {
 #endif
 }
 
+// a * b + c, rounded up, for a, b >= 0, c > 0 and a result below 2^20 c.
+NARROWGAUGE_HD float fused_up(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_ru(a, b, c);
+#else
+  const float nearest = __builtin_fmaf(a, b, c);
+  const double product = static_cast<double>(a) * static_cast<double>(b);
+  const bool below = static_cast<double>(nearest) - static_cast<double>(c) < product;
+  return bits_float(float_bits(nearest) + (below ? 1u : 0u));
+#endif
+}
+
 // min and max without a NaN rule (the host compiler turns them into one instruction).
 NARROWGAUGE_HD float smaller(float a, float b) {
 #ifdef __CUDA_ARCH__
