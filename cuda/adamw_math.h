@@ -70,7 +70,7 @@ NARROWGAUGE_HD Moments next_moments(float g, Moments old, float keep_m, float ke
 // p * decay - rate * m / (sqrt(v) * correction + eps). Below kSmallestRoot v counts as that.
 NARROWGAUGE_HD float next_weight(float p, Moments x, float decay, float eps, const AdamWStep& step) {
   const float denominator = fused(square_root(larger(x.v, kSmallestRoot)), step.correction, eps);
-  return fused(-step.rate, divide(x.m, denominator), multiply(p, decay));
+  return fused(-step.rate, multiply(x.m, reciprocal(denominator)), multiply(p, decay));
 }
 
 // The scale that a block with this largest magnitude stores, and what its values are multiplied by in
@@ -82,7 +82,7 @@ struct BlockScale {
 };
 NARROWGAUGE_HD BlockScale block_scale(float largest) {
   const float scale = smaller(largest, kLargestScale);
-  return largest >= FLT_MIN ? BlockScale{scale, divide(1.0f, scale)} : BlockScale{0.0f, 0.0f};
+  return largest >= FLT_MIN ? BlockScale{scale, reciprocal(scale)} : BlockScale{0.0f, 0.0f};
 }
 
 // --- roundings of an fp32 weight to the upper 16 bits, bf16 ---

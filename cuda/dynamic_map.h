@@ -103,18 +103,27 @@ constexpr UnsignedMap make_unsigned_map() {
   return map;
 }
 
-// The code of x * inverse in bits 16 to 23; the others are not zero. x * inverse in [-1, 1] but for rounding.
-NARROWGAUGE_HD uint32_t encode_signed(const uint32_t* cells, float x, float inverse) {
-  const float offset = bits_float((float_bits(x) & 0x80000000u) | float_bits(kMapOffset));
-  const uint32_t bits = float_bits(fused(x, inverse, offset));
-  const uint32_t key = bits ^ static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
-  return key + cells[(key >> 16) - kFirstCell];
+// The key of x * inverse in [-1, 1] (but for rounding); `offset` is kMapOffset.
+NARROWGAUGE_HD uint32_t signed_key(float x, float inverse, uint32_t offset) {
+  const uint32_t bits = float_bits(fused(x, inverse, bits_float((float_bits(x) & 0x80000000u) | offset)));
+  return bits ^ static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
 }
 
-// The same for x * inverse in [0, 1]. Rounding up keeps a positive value apart from 0.
-NARROWGAUGE_HD uint32_t encode_unsigned(const uint32_t* cells, float x, float inverse) {
-  const uint32_t key = float_bits(fused_up(x, inverse, kMapOffset));
-  return key + cells[(key >> 16) - kFirstCell];
+// The key of x * inverse in [0, 1]. Rounding up keeps a positive value apart from 0.
+NARROWGAUGE_HD uint32_t unsigned_key(float x, float inverse) {
+  return float_bits(fused_up(x, inverse, kMapOffset));
+}
+
+// The code of x * inverse on the host.
+template <int kCells>
+uint32_t code_of(const DynamicMap<kCells>& map, uint32_t key) {
+  return ((key + map.cells[(key >> 16) - kFirstCell]) >> 16) & 0xffu;
+}
+inline uint32_t encode_signed(const SignedMap& map, float x, float inverse) {
+  return code_of(map, signed_key(x, inverse, float_bits(kMapOffset)));
+}
+inline uint32_t encode_unsigned(const UnsignedMap& map, float x, float inverse) {
+  return code_of(map, unsigned_key(x, inverse));
 }
 
 }  // namespace narrowgauge::cuda

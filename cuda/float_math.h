@@ -96,6 +96,18 @@ NARROWGAUGE_HD float square_root(float x) {
 #endif
 }
 
+// 1 / b, correctly rounded, for b whose reciprocal is a normal number: the device code is what __frcp_rn
+// does there, without the branch for the other numbers.
+NARROWGAUGE_HD float reciprocal(float b) {
+#ifdef __CUDA_ARCH__
+  float estimate;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(b));
+  return __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
+#else
+  return 1.0f / b;
+#endif
+}
+
 // a / b for b whose reciprocal is a normal number: correctly rounded as long as the quotient's error term is
 // one too (|a| > 2^-100), else within one unit in the last place.
 NARROWGAUGE_HD float divide(float a, float b) {

@@ -47,7 +47,7 @@ NARROWGAUGE_FMA_CLONES float encode_m(uint8_t* codes, const float* x) {
   const cuda::BlockScale scale = cuda::block_scale(largest);
   for (int i = 0; i < kBlock; ++i) {
     const float cut = std::clamp(x[i], -cuda::kLargestScale, cuda::kLargestScale);
-    codes[i] = static_cast<uint8_t>(cuda::encode_signed(kSignedMap.cells, cut, scale.inverse) >> 16);
+    codes[i] = static_cast<uint8_t>(cuda::encode_signed(kSignedMap, cut, scale.inverse));
   }
   return scale.scale;
 }
@@ -58,7 +58,7 @@ NARROWGAUGE_FMA_CLONES float encode_v(uint8_t* codes, const float* x) {
   const cuda::BlockScale scale = cuda::block_scale(largest);
   for (int i = 0; i < kBlock; ++i) {
     const float cut = std::min(x[i], cuda::kLargestScale);
-    codes[i] = static_cast<uint8_t>(cuda::encode_unsigned(kUnsignedMap.cells, cut, scale.inverse) >> 16);
+    codes[i] = static_cast<uint8_t>(cuda::encode_unsigned(kUnsignedMap, cut, scale.inverse));
   }
   return scale.scale;
 }

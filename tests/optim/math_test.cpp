@@ -21,9 +21,8 @@ const cuda::SignedMap kSigned = cuda::make_signed_map();
 const cuda::UnsignedMap kUnsigned = cuda::make_unsigned_map();
 
 int encode(bool with_sign, float x, float inverse = 1.0f) {
-  const uint32_t word = with_sign ? cuda::encode_signed(kSigned.cells, x, inverse)
-                                  : cuda::encode_unsigned(kUnsigned.cells, x, inverse);
-  return static_cast<int>((word >> 16) & 255u);
+  return static_cast<int>(with_sign ? cuda::encode_signed(kSigned, x, inverse)
+                                    : cuda::encode_unsigned(kUnsigned, x, inverse));
 }
 
 }  // namespace
