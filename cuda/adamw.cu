@@ -43,14 +43,14 @@ __device__ void fill(Tables& tables) {
 // A range as the kernel walks it. The blocks of all ranges are numbered in one row; a pointer is to where
 // element 0 of block 0 would lie, so that block b is 256 b elements (or b scales) further on.
 struct Walk {
-  std::uintptr_t weights;
-  std::uintptr_t remainder;
-  std::uintptr_t master;
-  std::uintptr_t grad;
-  std::uintptr_t m;  // codes or fp32 values
-  std::uintptr_t v;
-  std::uintptr_t m_scales;
-  std::uintptr_t v_scales;
+  char* weights;
+  char* remainder;
+  char* master;
+  char* grad;
+  char* m;  // codes or fp32 values
+  char* v;
+  char* m_scales;
+  char* v_scales;
   int64_t weight_shift;  // element of the weights where block 0 would begin
   int end_block;         // first block after this range
   bool grad_is_low;
@@ -60,8 +60,8 @@ struct Walk {
 
 // The address of element `index` from a pointer in a Walk.
 template <class T>
-__host__ __device__ __forceinline__ T* at(std::uintptr_t base, int64_t index) {
-  return reinterpret_cast<T*>(base + static_cast<std::uintptr_t>(index) * sizeof(T));
+__device__ __forceinline__ T* at(char* base, int64_t index) {
+  return reinterpret_cast<T*>(base + index * static_cast<int64_t>(sizeof(T)));
 }
 
 struct Arguments {
@@ -257,25 +257,29 @@ __device__ __forceinline__ int update_range(const Walk& range, const AdamWFactor
       largest_v = warp_largest(largest_v);
       const BlockScale scale_m = block_scale(largest_m);
       const BlockScale scale_v = block_scale(largest_v);
-      uint32_t new_m[kLane];
-      uint32_t new_v[kLane];
+      uint32_t codes[kLane];
       if (fmaxf(largest_m, largest_v) <= kLargestScale) {
 #pragma unroll
-        for (int i = 0; i < kLane; ++i) {
-          new_m[i] = table.encode_m(signed_key(x[i].m, scale_m.inverse, offset));
-          new_v[i] = table.encode_v(unsigned_key(x[i].v, scale_v.inverse));
-        }
+        for (int i = 0; i < kLane; ++i)
+          codes[i] = table.encode_m(signed_key(x[i].m, scale_m.inverse, offset));
+        store_codes(at<uint8_t>(range.m, position), codes);
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) codes[i] = table.encode_v(unsigned_key(x[i].v, scale_v.inverse));
+        store_codes(at<uint8_t>(range.v, position), codes);
       } else {
 #pragma unroll
         for (int i = 0; i < kLane; ++i) {
           const float m = fmaxf(fminf(x[i].m, kLargestScale), -kLargestScale);
-          new_m[i] = table.encode_m(signed_key(m, scale_m.inverse, offset));
-          new_v[i] = table.encode_v(unsigned_key(fminf(x[i].v, kLargestScale), scale_v.inverse));
+          codes[i] = table.encode_m(signed_key(m, scale_m.inverse, offset));
+        }
+        store_codes(at<uint8_t>(range.m, position), codes);
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) {
+          codes[i] = table.encode_v(unsigned_key(fminf(x[i].v, kLargestScale), scale_v.inverse));
           x[i].v = fminf(x[i].v, FLT_MAX);
         }
+        store_codes(at<uint8_t>(range.v, position), codes);
       }
-      store_codes(at<uint8_t>(range.m, position), new_m);
-      store_codes(at<uint8_t>(range.v, position), new_v);
       if (lane == 0) {
         *at<float>(range.m_scales, block) = scale_m.scale;
         *at<float>(range.v_scales, block) = scale_v.scale;
@@ -388,10 +392,10 @@ void adamw(const AdamW<T, G>& args, const DeviceLimits& limits, Stream stream) {
     const int64_t before = elements;
     elements += range.end - range.begin;
     require(elements < kMaxElements, "adamw: more than 2^38 elements");
-    // From here on a pointer may lie outside its buffer, so it is a number.
+    // The pointer may lie outside its buffer; it is moved as a number.
     const auto shifted = [](const auto* pointer, int64_t shift) {
-      return reinterpret_cast<std::uintptr_t>(pointer) +
-             static_cast<std::uintptr_t>(shift) * sizeof(*pointer);
+      return reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(pointer) +
+                                     static_cast<std::uintptr_t>(shift) * sizeof(*pointer));
     };
     const int64_t weights = range.begin - before;
     const int64_t grad = range.grad_begin - before;
