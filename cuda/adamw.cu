@@ -8,35 +8,66 @@
 namespace narrowgauge::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 1024;  // one thread block a multiprocessor, 64 registers a thread
 constexpr int kWarps = kThreads / 32;
-constexpr int kBlocksPerSm = 4;  // leaves 64 registers a thread
-constexpr int kLane = 8;         // elements of one lane: 32 lanes cover a block
+constexpr int kLane = 8;  // elements of one lane: 32 lanes cover a block
 // So that the index of a block, and one stride more, is an int.
 constexpr int64_t kMaxElements = int64_t{1} << 38;
 
-struct Maps {
-  DynamicMap m;
-  DynamicMap v;
-};
-__device__ const Maps kMaps = {make_signed_map(), make_unsigned_map()};
+__device__ const SignedMap kSignedMap = make_signed_map();
+__device__ const UnsignedMap kUnsignedMap = make_unsigned_map();
 
-// A range as the kernel walks it. The blocks of all ranges are numbered in one row; element 0 of block b of a
-// range lies at 256 b + shift in each buffer.
+// The maps in shared memory. Every lane decodes from values of its own, in a memory bank of its own.
+struct Tables {
+  float m_values[256][32];
+  float v_values[256][32];
+  uint32_t m_cells[SignedMap::kCellCount];
+  uint32_t v_cells[UnsignedMap::kCellCount];
+};
+static_assert(sizeof(Tables) <= 99 * 1024);
+
+__device__ void fill(Tables& tables) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  for (int i = thread; i < 256 * 32; i += kThreads) {
+    (&tables.m_values[0][0])[i] = kSignedMap.values[i / 32];
+    (&tables.v_values[0][0])[i] = kUnsignedMap.values[i / 32];
+  }
+#pragma unroll 1
+  for (int i = thread; i < SignedMap::kCellCount; i += kThreads) tables.m_cells[i] = kSignedMap.cells[i];
+#pragma unroll 1
+  for (int i = thread; i < UnsignedMap::kCellCount; i += kThreads) tables.v_cells[i] = kUnsignedMap.cells[i];
+  __syncthreads();
+}
+
+// A range as the kernel walks it. The blocks of all ranges are numbered in one row; a pointer is to where
+// element 0 of block 0 would lie, so that block b is 256 b elements (or b scales) further on.
 struct Walk {
-  int64_t weight_shift;
-  int64_t grad_shift;
-  int64_t state_shift;
-  int end_block;  // first block after this range
+  char* weights;
+  char* remainder;
+  char* master;
+  char* grad;
+  char* m;  // codes or fp32 values
+  char* v;
+  char* m_scales;
+  char* v_scales;
+  int64_t weight_shift;  // element of the weights where block 0 would begin
+  int end_block;         // first block after this range
   bool grad_is_low;
   bool eight_bit;
   bool decay;
 };
 
-template <class T, class G>
+// The address of element `index` from a pointer in a Walk.
+template <class T>
+__device__ __forceinline__ T* at(char* base, int64_t index) {
+  return reinterpret_cast<T*>(base + index * static_cast<int64_t>(sizeof(T)));
+}
+
 struct Arguments {
-  AdamW<T, G> user;
+  const StepState* state;
   AdamWFactors factors;
+  int range_count;
   Walk walks[kMaxAdamWRanges];
 };
 
@@ -44,9 +75,10 @@ template <class T>
 __device__ __forceinline__ void load8(const T* p, float (&x)[kLane]) {
 #pragma unroll
   for (int i = 0; i < kLane; i += kVec<T>) {
-    const Vec<T> vec = load_vec(p + i);
+    float part[kVec<T>];
+    widen(part, load_vec(p + i));
 #pragma unroll
-    for (int j = 0; j < kVec<T>; ++j) x[i + j] = to_float(vec.v[j]);
+    for (int j = 0; j < kVec<T>; ++j) x[i + j] = part[j];
   }
 }
 
@@ -60,24 +92,25 @@ __device__ __forceinline__ void store8(float* p, const float (&x)[kLane]) {
   }
 }
 
-// The low 16 bits of x[0..7], as 16 bytes.
-__device__ __forceinline__ void store8_low16(void* p, const uint32_t (&x)[kLane]) {
-  *reinterpret_cast<uint4*>(p) = make_uint4(__byte_perm(x[0], x[1], 0x5410), __byte_perm(x[2], x[3], 0x5410),
-                                            __byte_perm(x[4], x[5], 0x5410), __byte_perm(x[6], x[7], 0x5410));
+// 16 bits of each of x[0..7], as 16 bytes: the low ones for kBytes = 0x5410, the high ones for 0x7632.
+template <unsigned kBytes>
+__device__ __forceinline__ void store8_halves(void* p, const uint32_t (&x)[kLane]) {
+  *reinterpret_cast<uint4*>(p) = make_uint4(__byte_perm(x[0], x[1], kBytes), __byte_perm(x[2], x[3], kBytes),
+                                            __byte_perm(x[4], x[5], kBytes), __byte_perm(x[6], x[7], kBytes));
 }
 
-// The low bytes of four words.
-__device__ __forceinline__ uint32_t pack_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+// Bits 16 to 23 of four words.
+__device__ __forceinline__ uint32_t pack_codes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0062), __byte_perm(c, d, 0x0062), 0x5410);
 }
 
 __device__ __forceinline__ uint2 load_codes(const uint8_t* p) { return *reinterpret_cast<const uint2*>(p); }
 __device__ __forceinline__ void store_codes(uint8_t* p, const uint32_t (&x)[kLane]) {
   *reinterpret_cast<uint2*>(p) =
-      make_uint2(pack_bytes(x[0], x[1], x[2], x[3]), pack_bytes(x[4], x[5], x[6], x[7]));
+      make_uint2(pack_codes(x[0], x[1], x[2], x[3]), pack_codes(x[4], x[5], x[6], x[7]));
 }
 __device__ __forceinline__ uint32_t code(uint2 codes, int i) {
-  return ((i < 4 ? codes.x : codes.y) >> (8 * (i % 4))) & 0xffu;
+  return __byte_perm(i < 4 ? codes.x : codes.y, 0, 0x4440u + static_cast<unsigned>(i % 4));
 }
 
 // Largest of non-negative floats over a warp: their bit patterns are ordered alike.
@@ -87,15 +120,15 @@ __device__ __forceinline__ float warp_largest(float x) {
 
 // --- the fp32 value of eight weights, whatever holds it ---
 
-template <Master kMaster, class Args>
-__device__ __forceinline__ void load_weights(const Args& args, int64_t element, float (&p)[kLane]) {
+template <Master kMaster, class T>
+__device__ __forceinline__ void load_weights(const Walk& range, int64_t position, float (&p)[kLane]) {
   if constexpr (kMaster == Master::fp32) {
-    load8(args.master + element, p);
+    load8(at<const float>(range.master, position), p);
   } else {
-    load8(args.weights + element, p);
+    load8(at<const T>(range.weights, position), p);
   }
   if constexpr (kMaster == Master::split) {
-    const uint4 packed = *reinterpret_cast<const uint4*>(args.remainder + element);
+    const uint4 packed = *reinterpret_cast<const uint4*>(at<int16_t>(range.remainder, position));
     const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
 #pragma unroll
     for (int i = 0; i < kLane; ++i) {
@@ -105,117 +138,197 @@ __device__ __forceinline__ void load_weights(const Args& args, int64_t element, 
   }
 }
 
-template <Master kMaster, class Args>
-__device__ __forceinline__ void store_weights(const Args& args, int64_t element, const float (&p)[kLane]) {
+// |x|, or the largest so far; NaN stays.
+__device__ __forceinline__ float largest_or_nan(float largest, float x) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(largest), "f"(fabsf(x)));
+  return result;
+}
+
+template <Master kMaster, class T>
+__device__ __forceinline__ void store_weights(const Walk& range, const StepInput& input, int64_t position,
+                                              const float (&p)[kLane]) {
+  T* weights = at<T>(range.weights, position);
   if constexpr (kMaster == Master::none) {
-    store8(args.weights + element, p);
+    store8(weights, p);
+  } else if constexpr (kMaster == Master::stochastic) {
+    const Random128 random = rounding_bits(input, (position + range.weight_shift) / kLane);
+    uint32_t weight[kLane];  // in the upper half
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) largest = largest_or_nan(largest, p[i]);
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) weight[i] = float_bits(p[i]) + random16(random, i);
+    if (!(largest < bits_float(kLargestBf16))) {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) weight[i] = bf16_stochastic(p[i], random16(random, i)) << 16;
+    }
+    store8_halves<0x7632>(weights, weight);
+  } else if constexpr (kMaster == Master::split) {
+    uint32_t weight[kLane];  // in the upper half
+    uint32_t remainder[kLane];
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) {
+      remainder[i] = float_bits(quiet(p[i]));  // the low half is the difference of the bit patterns
+      weight[i] = remainder[i] + 0x8000u;
+    }
+    store8_halves<0x5410>(at<int16_t>(range.remainder, position), remainder);
+    store8_halves<0x7632>(weights, weight);
   } else {
     uint32_t weight[kLane];
-    if constexpr (kMaster == Master::stochastic) {
-      const Random128 random = rounding_bits(args.state->input, element / kLane);
 #pragma unroll
-      for (int i = 0; i < kLane; ++i) weight[i] = bf16_stochastic(p[i], random16(random, i));
-    } else if constexpr (kMaster == Master::split) {
-      uint32_t remainder[kLane];
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        const SplitMaster split = split_master(quiet(p[i]));
-        weight[i] = split.weight;
-        remainder[i] = static_cast<uint32_t>(split.remainder);
-      }
-      store8_low16(args.remainder + element, remainder);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) weight[i] = bf16_nearest(p[i]);
-      store8(args.master + element, p);
-    }
-    store8_low16(args.weights + element, weight);
+    for (int i = 0; i < kLane; ++i) weight[i] = bf16_nearest(p[i]);
+    store8(at<float>(range.master, position), p);
+    store8_halves<0x5410>(weights, weight);
   }
 }
 
-template <Master kMaster, class T, class G>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
-    adamw_kernel(const __grid_constant__ Arguments<T, G> arguments) {
-  wait_for_inputs();
-  __shared__ Maps maps;
-  const AdamW<T, G>& args = arguments.user;
-  if (args.state->skip != 0) return;
-  static_assert(sizeof(Maps) % sizeof(uint4) == 0);
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(Maps) / sizeof(uint4));
-       i += kThreads) {
-    reinterpret_cast<uint4*>(&maps)[i] = reinterpret_cast<const uint4*>(&kMaps)[i];
-  }
-  __syncthreads();
-  const AdamWStep step = adamw_step(*args.state, arguments.factors);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = static_cast<int>(gridDim.x) * kWarps;
-  int range_index = 0;
-  for (int block = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32);; block += warps) {
-    while (range_index < args.range_count && block >= arguments.walks[range_index].end_block) ++range_index;
-    if (range_index == args.range_count) return;
-    const Walk& range = arguments.walks[range_index];
-    const int64_t position = block * kAdamWBlock + lane * kLane;
-    const int64_t element = position + range.weight_shift;
-    const int64_t state = position + range.state_shift;
+// Opaque to the compiler: x stays in a register, where it would be an immediate operand of one more
+// instruction.
+__device__ __forceinline__ uint32_t in_register(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
+// Loads from the tables by 32-bit address, which saves an addition.
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ uint32_t load_shared(uint32_t address) {
+  uint32_t x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address));
+  return x;
+}
+
+// This lane's columns of the values, and the cells, as shared addresses; cell 0 is that of key 0.
+struct TableAddresses {
+  __device__ explicit TableAddresses(const Tables& tables, int lane)
+      : values(shared_address(&tables.m_values[0][lane])),
+        cells(shared_address(tables.m_cells) - 4 * kFirstCell) {}
+  __device__ __forceinline__ float m(uint32_t code) const {
+    return bits_float(load_shared(values + 128 * code));
+  }
+  __device__ __forceinline__ float v(uint32_t code) const {
+    return bits_float(load_shared(values + 128 * code + sizeof(Tables::m_values)));
+  }
+  // The code of a key in bits 16 to 23; the others are not zero.
+  __device__ __forceinline__ uint32_t encode_m(uint32_t key) const {
+    return key + load_shared(cells + 4 * __byte_perm(key, 0, 0x4432));
+  }
+  __device__ __forceinline__ uint32_t encode_v(uint32_t key) const {
+    return key + load_shared(cells + 4 * __byte_perm(key, 0, 0x4432) + sizeof(Tables::m_cells));
+  }
+  uint32_t values;
+  uint32_t cells;
+};
+
+// Updates the blocks of a range from `block` on, `warps` apart; returns the next one, beyond the range.
+template <Master kMaster, bool kEightBit, class T, class G>
+__device__ __forceinline__ int update_range(const Walk& range, const AdamWFactors& factors,
+                                            const AdamWStep& step, const StepInput& input,
+                                            const Tables& tables, int block, int warps) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float decay = range.decay ? step.decay : 1.0f;
+  const TableAddresses table(tables, lane);
+  const uint32_t offset = in_register(float_bits(kMapOffset));
+#pragma unroll 1
+  for (; block < range.end_block; block += warps) {
+    const int64_t position = block * kAdamWBlock + lane * kLane;
     float p[kLane];
     float g[kLane];
     Moments x[kLane];
-    load_weights<kMaster>(args, element, p);
-    if (range.grad_is_low) {
-      load8(args.grad + position + range.grad_shift, g);
-    } else {
-      load8(args.grad32 + position + range.grad_shift, g);
-    }
-    if (range.eight_bit) {
-      const int64_t scale = state / kAdamWBlock;
-      const uint2 m_codes = load_codes(args.m_codes + state);
-      const uint2 v_codes = load_codes(args.v_codes + state);
-      const float keep_m = multiply(arguments.factors.beta1, args.m_scales[scale]);
-      const float keep_v = multiply(arguments.factors.beta2, args.v_scales[scale]);
+    load8(at<const G>(range.grad, position), g);
+    load_weights<kMaster, T>(range, position, p);
+    if constexpr (kEightBit) {
+      const uint2 m_codes = load_codes(at<uint8_t>(range.m, position));
+      const uint2 v_codes = load_codes(at<uint8_t>(range.v, position));
+      const float keep_m = multiply(factors.beta1, *at<float>(range.m_scales, block));
+      const float keep_v = multiply(factors.beta2, *at<float>(range.v_scales, block));
       float largest_m = 0;
       float largest_v = 0;
 #pragma unroll
       for (int i = 0; i < kLane; ++i) {
-        const Moments old = {maps.m.values[code(m_codes, i)], maps.v.values[code(v_codes, i)]};
+        const Moments old = {table.m(code(m_codes, i)), table.v(code(v_codes, i))};
         x[i] = next_moments(g[i], old, keep_m, keep_v, step);
         largest_m = fmaxf(largest_m, fabsf(x[i].m));
         largest_v = fmaxf(largest_v, x[i].v);
       }
-      const BlockScale scale_m = block_scale(warp_largest(largest_m));
-      const BlockScale scale_v = block_scale(warp_largest(largest_v));
-      uint32_t new_m[kLane];
-      uint32_t new_v[kLane];
+      largest_m = warp_largest(largest_m);
+      largest_v = warp_largest(largest_v);
+      const BlockScale scale_m = block_scale(largest_m);
+      const BlockScale scale_v = block_scale(largest_v);
+      uint32_t codes[kLane];
+      if (fmaxf(largest_m, largest_v) <= kLargestScale) {
 #pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        new_m[i] = encode_signed(maps.m, multiply(x[i].m, scale_m.inverse));
-        new_v[i] = encode_unsigned(maps.v, multiply(x[i].v, scale_v.inverse));
+        for (int i = 0; i < kLane; ++i)
+          codes[i] = table.encode_m(signed_key(x[i].m, scale_m.inverse, offset));
+        store_codes(at<uint8_t>(range.m, position), codes);
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) codes[i] = table.encode_v(unsigned_key(x[i].v, scale_v.inverse));
+        store_codes(at<uint8_t>(range.v, position), codes);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) {
+          const float m = fmaxf(fminf(x[i].m, kLargestScale), -kLargestScale);
+          codes[i] = table.encode_m(signed_key(m, scale_m.inverse, offset));
+        }
+        store_codes(at<uint8_t>(range.m, position), codes);
+#pragma unroll
+        for (int i = 0; i < kLane; ++i) {
+          codes[i] = table.encode_v(unsigned_key(fminf(x[i].v, kLargestScale), scale_v.inverse));
+          x[i].v = fminf(x[i].v, FLT_MAX);
+        }
+        store_codes(at<uint8_t>(range.v, position), codes);
       }
-      store_codes(args.m_codes + state, new_m);
-      store_codes(args.v_codes + state, new_v);
       if (lane == 0) {
-        args.m_scales[scale] = scale_m.scale;
-        args.v_scales[scale] = scale_v.scale;
+        *at<float>(range.m_scales, block) = scale_m.scale;
+        *at<float>(range.v_scales, block) = scale_v.scale;
       }
     } else {
       float m[kLane];
       float v[kLane];
-      load8(args.m32 + state, m);
-      load8(args.v32 + state, v);
+      load8(at<const float>(range.m, position), m);
+      load8(at<const float>(range.v, position), v);
 #pragma unroll
       for (int i = 0; i < kLane; ++i) {
-        x[i] = next_moments(g[i], {m[i], v[i]}, arguments.factors.beta1, arguments.factors.beta2, step);
+        x[i] = next_moments(g[i], {m[i], v[i]}, factors.beta1, factors.beta2, step);
+        x[i].v = fminf(x[i].v, FLT_MAX);
         m[i] = x[i].m;
         v[i] = x[i].v;
       }
-      store8(args.m32 + state, m);
-      store8(args.v32 + state, v);
+      store8(at<float>(range.m, position), m);
+      store8(at<float>(range.v, position), v);
     }
-    const float decay = range.decay ? step.decay : 1.0f;
 #pragma unroll
-    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, arguments.factors.eps, step);
-    store_weights<kMaster>(args, element, p);
+    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, factors.eps, step);
+    store_weights<kMaster, T>(range, input, position, p);
+  }
+  return block;
+}
+
+template <Master kMaster, class T, class G>
+__global__ void __launch_bounds__(kThreads, 1) adamw_kernel(const __grid_constant__ Arguments arguments) {
+  wait_for_inputs();
+  extern __shared__ uint4 shared[];
+  Tables& tables = *reinterpret_cast<Tables*>(shared);
+  if (arguments.state->skip != 0) return;
+  fill(tables);
+  const AdamWFactors& factors = arguments.factors;
+  const AdamWStep step = adamw_step(*arguments.state, factors);
+  const StepInput input = arguments.state->input;
+  const int warps = static_cast<int>(gridDim.x) * kWarps;
+  int block = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32);
+#pragma unroll 1
+  for (int r = 0; r < arguments.range_count; ++r) {
+    const Walk& range = arguments.walks[r];
+    const auto update = [&]<bool kEightBit, class Grad>(Grad) {
+      block = update_range<kMaster, kEightBit, T, Grad>(range, factors, step, input, tables, block, warps);
+    };
+    if (range.grad_is_low) {
+      range.eight_bit ? update.template operator()<true>(G{}) : update.template operator()<false>(G{});
+    } else {
+      range.eight_bit ? update.template operator()<true>(0.0f) : update.template operator()<false>(0.0f);
+    }
   }
 }
 
@@ -235,16 +348,18 @@ void require_buffer(const void* pointer, int64_t count, const char* message) {
 }
 
 template <Master kMaster, class T, class G>
-void launch(const Arguments<T, G>& arguments, const AdamWLaunch& plan, Stream stream) {
-  launch_kernel("adamw", adamw_kernel<kMaster, T, G>, plan.blocks, plan.threads, 0, stream, arguments);
+void launch(const Arguments& arguments, const AdamWLaunch& plan, Stream stream) {
+  constexpr int kBytes = static_cast<int>(sizeof(Tables));
+  allow_shared_memory(adamw_kernel<kMaster, T, G>, kBytes);
+  launch_kernel("adamw", adamw_kernel<kMaster, T, G>, plan.blocks, plan.threads, kBytes, stream, arguments);
 }
 
 }  // namespace
 
 AdamWLaunch plan_adamw(int64_t elements, const DeviceLimits& limits) {
   const int64_t needed = ceil_div(ceil_div(elements, kAdamWBlock), int64_t{kWarps});
-  const int64_t resident = int64_t{limits.sm_count} * kBlocksPerSm;
-  return {.threads = kThreads, .blocks = static_cast<int>(std::min(needed, std::max(resident, int64_t{1})))};
+  const int64_t resident = std::max(int64_t{limits.sm_count}, int64_t{1});
+  return {.threads = kThreads, .blocks = static_cast<int>(std::min(needed, resident))};
 }
 
 template <class T, class G>
@@ -267,7 +382,8 @@ void adamw(const AdamW<T, G>& args, const DeviceLimits& limits, Stream stream) {
   require_buffer(args.m32, args.state32_count, kBuffer);
   require_buffer(args.v32, args.state32_count, kBuffer);
 
-  Arguments<T, G> arguments{.user = args, .factors = AdamWFactors(args.rules), .walks = {}};
+  Arguments arguments{
+      .state = args.state, .factors = AdamWFactors(args.rules), .range_count = args.range_count, .walks = {}};
   int64_t elements = 0;
   for (int r = 0; r < args.range_count; ++r) {
     const AdamWRange& range = args.ranges[r];
@@ -276,9 +392,23 @@ void adamw(const AdamW<T, G>& args, const DeviceLimits& limits, Stream stream) {
     const int64_t before = elements;
     elements += range.end - range.begin;
     require(elements < kMaxElements, "adamw: more than 2^38 elements");
-    arguments.walks[r] = {.weight_shift = range.begin - before,
-                          .grad_shift = range.grad_begin - before,
-                          .state_shift = range.state_begin - before,
+    // The pointer may lie outside its buffer; it is moved as a number.
+    const auto shifted = [](const auto* pointer, int64_t shift) {
+      return reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(pointer) +
+                                     static_cast<std::uintptr_t>(shift) * sizeof(*pointer));
+    };
+    const int64_t weights = range.begin - before;
+    const int64_t grad = range.grad_begin - before;
+    const int64_t state = range.state_begin - before;
+    arguments.walks[r] = {.weights = shifted(args.weights, weights),
+                          .remainder = shifted(args.remainder, weights),
+                          .master = shifted(args.master, weights),
+                          .grad = range.grad_is_low ? shifted(args.grad, grad) : shifted(args.grad32, grad),
+                          .m = range.eight_bit ? shifted(args.m_codes, state) : shifted(args.m32, state),
+                          .v = range.eight_bit ? shifted(args.v_codes, state) : shifted(args.v32, state),
+                          .m_scales = shifted(args.m_scales, state / kAdamWBlock),
+                          .v_scales = shifted(args.v_scales, state / kAdamWBlock),
+                          .weight_shift = weights,
                           .end_block = static_cast<int>(elements / kAdamWBlock),
                           .grad_is_low = range.grad_is_low,
                           .eight_bit = range.eight_bit,
@@ -287,13 +417,13 @@ void adamw(const AdamW<T, G>& args, const DeviceLimits& limits, Stream stream) {
   if (elements == 0) return;
   const AdamWLaunch plan = plan_adamw(elements, limits);
   if constexpr (kOwnMaster) {
-    launch<Master::none>(arguments, plan, stream);
+    launch<Master::none, T, G>(arguments, plan, stream);
   } else if (args.master_mode == Master::stochastic) {
-    launch<Master::stochastic>(arguments, plan, stream);
+    launch<Master::stochastic, T, G>(arguments, plan, stream);
   } else if (args.master_mode == Master::split) {
-    launch<Master::split>(arguments, plan, stream);
+    launch<Master::split, T, G>(arguments, plan, stream);
   } else {
-    launch<Master::fp32>(arguments, plan, stream);
+    launch<Master::fp32, T, G>(arguments, plan, stream);
   }
 }
 

@@ -59,39 +59,41 @@ struct Moments {
 };
 
 // m' = m * keep_m + (1 - beta1) g and v' = v * keep_v + (1 - beta2) g^2 for the clipped gradient; keep is
-// beta times the scale of a quantised state. v' is capped at FLT_MAX, so that a huge gradient does not freeze
-// a weight.
+// beta times the scale of a quantised state. v' must then be capped at FLT_MAX, so that a huge gradient does
+// not freeze a weight.
 NARROWGAUGE_HD Moments next_moments(float g, Moments old, float keep_m, float keep_v, const AdamWStep& step) {
   const float root = multiply(step.root_gain2, g);
   return {.m = fused(old.m, keep_m, multiply(step.gain1, g)),
-          .v = smaller(fused(root, root, multiply(old.v, keep_v)), FLT_MAX)};
+          .v = fused(root, root, multiply(old.v, keep_v))};
 }
 
 // p * decay - rate * m / (sqrt(v) * correction + eps). Below kSmallestRoot v counts as that.
 NARROWGAUGE_HD float next_weight(float p, Moments x, float decay, float eps, const AdamWStep& step) {
   const float denominator = fused(square_root(larger(x.v, kSmallestRoot)), step.correction, eps);
-  return fused(-step.rate, divide(x.m, denominator), multiply(p, decay));
+  return fused(-step.rate, multiply(x.m, reciprocal(denominator)), multiply(p, decay));
 }
 
-// The scale that a block with this largest magnitude stores, and what its values are multiplied by before
-// encoding. A block below the normal numbers becomes zero; beyond 2^126 values saturate.
+// The scale that a block with this largest magnitude stores, and what its values are multiplied by in
+// encoding. A block below the normal numbers becomes zero; values beyond kLargestScale must be cut to it.
+inline constexpr float kLargestScale = 0x1p126f;
 struct BlockScale {
   float scale;
   float inverse;
 };
 NARROWGAUGE_HD BlockScale block_scale(float largest) {
-  const float scale = smaller(largest, 0x1p126f);
-  return largest >= FLT_MIN ? BlockScale{scale, divide(1.0f, scale)} : BlockScale{0.0f, 0.0f};
+  const float scale = smaller(largest, kLargestScale);
+  return largest >= FLT_MIN ? BlockScale{scale, reciprocal(scale)} : BlockScale{0.0f, 0.0f};
 }
 
 // --- roundings of an fp32 weight to the upper 16 bits, bf16 ---
 
 // Stochastic: up with the probability of the part cut off, for 16 uniform random bits. Representable values,
 // Inf and NaN stay; a finite value never becomes Inf.
+inline constexpr uint32_t kLargestBf16 = 0x7f7f0000u;  // the bits of the largest finite bf16, as fp32
 NARROWGAUGE_HD uint32_t bf16_stochastic(float x, uint32_t random16) {
   const uint32_t bits = float_bits(x);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude >= 0x7f7f0000u) return (bits >> 16) | (magnitude > 0x7f800000u ? 0x40u : 0u);
+  if (magnitude >= kLargestBf16) return (bits >> 16) | (magnitude > 0x7f800000u ? 0x40u : 0u);
   return (bits + random16) >> 16;
 }
 
@@ -121,7 +123,7 @@ NARROWGAUGE_HD float quiet(float x) { return x == x ? x : bits_float(0x7fc00000u
 
 // 8 x 16 random bits for elements [8 group, 8 group + 8) of the flat weight buffer.
 NARROWGAUGE_HD Random128 rounding_bits(const StepInput& input, int64_t group) {
-  return philox(input.seed, static_cast<uint64_t>(group), input.step);
+  return philox<7>(input.seed, static_cast<uint64_t>(group), input.step);
 }
 NARROWGAUGE_HD uint32_t random16(const Random128& random, int element) {
   return (random.word[element / 2] >> (16 * (element % 2))) & 0xffffu;

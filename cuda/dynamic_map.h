@@ -4,35 +4,29 @@
 // the midpoints of n equal cells of [0.1 s, s], n = 2^i (and as many negative ones) or 2^(i + 1); beside them
 // 0 and 1.
 //
-// Encoding is direct: a value's exponent names its segment (a decade, or one of the constants at the ends),
-// and in a segment the index of the nearest entry is a linear function, rounded and capped.
+// Encoding to the nearest entry is one lookup. A value x becomes y = x + kMapOffset (away from zero), whose
+// bits, all flipped where y is negative, are its key. The upper 16 bits of a key name a cell, so narrow that
+// at most one code begins inside it; adding the cell's word to the key puts the code into bits 16 to 23.
+#include <bit>
 #include <cstdint>
 
 #include "cuda/float_math.h"
 
 namespace narrowgauge::cuda {
 
-struct MapSegment {
-  float slope;
-  float offset;
-  float limit;
-  float unused;
-};
-
-// The octave of an exponent lies in `segment` up to `boundary`, and in the next segment from there on.
-struct MapOctave {
-  float boundary;
-  uint32_t segment;
-};
-
-inline constexpr int kMapSegments = 10;  // zero, smallest, seven decades, one
 inline constexpr int kSignedZero = 127;  // the code of 0 in the signed map; 0 in the unsigned one
+inline constexpr float kMapOffset = 0x1p-20f;
+inline constexpr uint32_t kFirstCell = 107u << 7;  // of kMapOffset
 
+// kCells: those of all keys of [-1, 1] or [0, 1], rounded up to a multiple of 4.
+template <int kCells>
 struct alignas(16) DynamicMap {
+  static constexpr int kCellCount = kCells;
   float values[256];
-  MapOctave octaves[256];  // by the exponent bits of a non-negative float
-  MapSegment segments[kMapSegments];
+  uint32_t cells[kCells];
 };
+using SignedMap = DynamicMap<42 * 128>;
+using UnsignedMap = DynamicMap<20 * 128 + 4>;
 
 namespace detail {
 
@@ -42,84 +36,94 @@ constexpr double map_entry(int decade, int entries, int k) {
   return kDecades[decade] * (0.1 + 0.9 * (k + 0.5) / entries);
 }
 
-// `first` is the number of entries in the lowest decade, `zero_index` the index of its first entry less one
-// step below the formula's 2^i: an entry k of decade i has index first * 2^i + k + shift. The boundary of two
-// segments is the midpoint of the entries on both sides.
-constexpr void fill_segments(DynamicMap& map, int first, int shift, int smallest, int one) {
-  double boundaries[kMapSegments - 1] = {0x1p-126};
-  map.segments[0] = {0, 0, 0, 0};
-  map.segments[1] = {0, static_cast<float>(smallest), static_cast<float>(smallest), 0};
-  map.segments[kMapSegments - 1] = {0, static_cast<float>(one), static_cast<float>(one), 0};
-  double below = 0;
-  for (int i = 0; i < 7; ++i) {
-    const int n = first << i;
-    boundaries[i + 1] = 0.5 * (below + map_entry(i, n, 0));
-    below = map_entry(i, n, n - 1);
-    map.segments[i + 2] = {static_cast<float>(n / (0.9 * kDecades[i])),
-                           static_cast<float>(n - n / 9.0 - 0.5 + shift),
-                           static_cast<float>(2 * n - 1 + shift), 0};
-  }
-  boundaries[8] = 0.5 * (below + 1.0);
-  double octave = 0x1p-127;
-  for (int exponent = 0; exponent < 256; ++exponent, octave *= 2) {
-    uint32_t segment = 0;
-    while (segment < kMapSegments - 1 && exponent > 0 && boundaries[segment] <= octave) ++segment;
-    const bool has_boundary = exponent > 0 && segment < kMapSegments - 1 && boundaries[segment] < 2 * octave;
-    map.octaves[exponent] = {has_boundary ? static_cast<float>(boundaries[segment]) : __builtin_inff(),
-                             segment};
+// The key of x, except that a negative x must lie further from 0 than half of kMapOffset's last place.
+constexpr uint32_t map_key(double x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(x < 0 ? x - kMapOffset : x + kMapOffset));
+  return x < 0 ? ~bits : bits;
+}
+
+// Words for cells [first, last) whose lowest key has the code `code`; first_keys[c] is the least key of code
+// c.
+template <int kCells>
+constexpr void fill_cells(DynamicMap<kCells>& map, const uint32_t (&first_keys)[256], int first, int last,
+                          uint32_t code) {
+  for (int i = first; i < last; ++i) {
+    const uint32_t cell = kFirstCell + static_cast<uint32_t>(i);
+    while (code < 255 && first_keys[code + 1] <= cell << 16) ++code;
+    uint32_t word = (code - cell) << 16;
+    if (code < 255 && first_keys[code + 1] >> 16 == cell) word += 0x10000u - (first_keys[code + 1] & 0xffffu);
+    map.cells[i] = word;
   }
 }
 
 }  // namespace detail
 
 // For m. Codes 0..126 are negative (there is no -1), 127 is zero, 255 is 1.
-constexpr DynamicMap make_signed_map() {
-  DynamicMap map{};
+constexpr SignedMap make_signed_map() {
+  SignedMap map{};
+  double entries[256] = {};
   for (int i = 0; i < 7; ++i) {
     const int n = 1 << i;
     for (int k = 0; k < n; ++k) {
-      const float value = static_cast<float>(detail::map_entry(i, n, k));
-      map.values[kSignedZero + n + k] = value;
-      map.values[kSignedZero - n - k] = -value;
+      entries[kSignedZero + n + k] = detail::map_entry(i, n, k);
+      entries[kSignedZero - n - k] = -detail::map_entry(i, n, k);
     }
   }
-  map.values[255] = 1;
-  detail::fill_segments(map, 1, 0, 0, 128);
+  entries[255] = 1;
+  uint32_t first_keys[256] = {};
+  for (int c = 0; c < 256; ++c) {
+    map.values[c] = static_cast<float>(entries[c]);
+    if (c > 0) first_keys[c] = detail::map_key(0.5 * (entries[c - 1] + entries[c]));
+  }
+  // Positive keys come first, then negative ones; their codes end at that of zero.
+  constexpr int kPositive = 21 * 128;
+  detail::fill_cells(map, first_keys, 0, kPositive, kSignedZero);
+  for (int c = kSignedZero + 1; c < 256; ++c) first_keys[c] = 0xffffffffu;
+  detail::fill_cells(map, first_keys, kPositive, SignedMap::kCellCount, 0);
   return map;
 }
 
 // For v. Encoding never turns a positive value into 0: what lies below the smallest entry becomes that entry,
 // since sqrt(v) = 0 beside m > 0 would make the next update almost unbounded.
-constexpr DynamicMap make_unsigned_map() {
-  DynamicMap map{};
+constexpr UnsignedMap make_unsigned_map() {
+  UnsignedMap map{};
+  double entries[256] = {};
   for (int i = 0; i < 7; ++i) {
     const int n = 2 << i;
-    for (int k = 0; k < n; ++k) map.values[n + k - 1] = static_cast<float>(detail::map_entry(i, n, k));
+    for (int k = 0; k < n; ++k) entries[n + k - 1] = detail::map_entry(i, n, k);
   }
-  map.values[255] = 1;
-  detail::fill_segments(map, 2, -1, 1, 255);
+  entries[255] = 1;
+  uint32_t first_keys[256] = {};
+  for (int c = 0; c < 256; ++c) {
+    map.values[c] = static_cast<float>(entries[c]);
+    if (c > 0) first_keys[c] = detail::map_key(0.5 * (entries[c - 1] + entries[c]));
+  }
+  first_keys[1] = detail::map_key(0) + 1;
+  detail::fill_cells(map, first_keys, 0, UnsignedMap::kCellCount, 0);
   return map;
 }
 
-// Steps from the code of zero to that of the entry nearest to x >= 0, before rounding to a whole number.
-NARROWGAUGE_HD float map_steps(const DynamicMap& map, float x) {
-  const MapOctave octave = map.octaves[float_bits(x) >> 23];
-  const MapSegment segment = map.segments[octave.segment + (x >= octave.boundary ? 1u : 0u)];
-  return smaller(fused(x, segment.slope, segment.offset), segment.limit);
+// The key of x * inverse in [-1, 1] (but for rounding); `offset` is kMapOffset.
+NARROWGAUGE_HD uint32_t signed_key(float x, float inverse, uint32_t offset) {
+  const uint32_t bits = float_bits(fused(x, inverse, bits_float((float_bits(x) & 0x80000000u) | offset)));
+  return bits ^ static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
 }
 
-// The code in the low byte; the bits above are not zero. x in [-1, 1]. (Adding 2^23 rounds to a whole
-// number.)
-NARROWGAUGE_HD uint32_t encode_signed(const DynamicMap& map, float x) {
-  const uint32_t sign = float_bits(x) & 0x80000000u;
-  const float steps = map_steps(map, bits_float(float_bits(x) ^ sign));
-  const float signed_steps = larger(bits_float(float_bits(steps) | sign), -127.0f);
-  return float_bits(add(signed_steps, 8388608.0f + kSignedZero));
+// The key of x * inverse in [0, 1]. Rounding up keeps a positive value apart from 0.
+NARROWGAUGE_HD uint32_t unsigned_key(float x, float inverse) {
+  return float_bits(fused_up(x, inverse, kMapOffset));
 }
 
-// The same for x in [0, 1].
-NARROWGAUGE_HD uint32_t encode_unsigned(const DynamicMap& map, float x) {
-  return float_bits(add(map_steps(map, x), 8388608.0f));
+// The code of x * inverse on the host.
+template <int kCells>
+uint32_t code_of(const DynamicMap<kCells>& map, uint32_t key) {
+  return ((key + map.cells[(key >> 16) - kFirstCell]) >> 16) & 0xffu;
+}
+inline uint32_t encode_signed(const SignedMap& map, float x, float inverse) {
+  return code_of(map, signed_key(x, inverse, float_bits(kMapOffset)));
+}
+inline uint32_t encode_unsigned(const UnsignedMap& map, float x, float inverse) {
+  return code_of(map, unsigned_key(x, inverse));
 }
 
 }  // namespace narrowgauge::cuda

@@ -54,6 +54,18 @@ NARROWGAUGE_HD float fused(float a, float b, float c) {
 #endif
 }
 
+// a * b + c, rounded up, for a, b >= 0, c > 0 and a result below 2^20 c.
+NARROWGAUGE_HD float fused_up(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_ru(a, b, c);
+#else
+  const float nearest = __builtin_fmaf(a, b, c);
+  const double product = static_cast<double>(a) * static_cast<double>(b);
+  const bool below = static_cast<double>(nearest) - static_cast<double>(c) < product;
+  return bits_float(float_bits(nearest) + (below ? 1u : 0u));
+#endif
+}
+
 // min and max without a NaN rule (the host compiler turns them into one instruction).
 NARROWGAUGE_HD float smaller(float a, float b) {
 #ifdef __CUDA_ARCH__
@@ -81,6 +93,18 @@ NARROWGAUGE_HD float square_root(float x) {
   return __fmaf_rn(__fmaf_rn(-root, root, x), __fmul_rn(0.5f, estimate), root);
 #else
   return std::sqrt(x);
+#endif
+}
+
+// 1 / b, correctly rounded, for b whose reciprocal is a normal number: the device code is what __frcp_rn
+// does there, without the branch for the other numbers.
+NARROWGAUGE_HD float reciprocal(float b) {
+#ifdef __CUDA_ARCH__
+  float estimate;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(b));
+  return __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
+#else
+  return 1.0f / b;
 #endif
 }
 

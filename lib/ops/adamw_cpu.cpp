@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "lib/ops/fma_clones.h"
@@ -12,8 +13,8 @@ namespace {
 
 constexpr int kBlock = static_cast<int>(cuda::kAdamWBlock);
 
-constexpr cuda::DynamicMap kSignedMap = cuda::make_signed_map();
-constexpr cuda::DynamicMap kUnsignedMap = cuda::make_unsigned_map();
+constexpr cuda::SignedMap kSignedMap = cuda::make_signed_map();
+constexpr cuda::UnsignedMap kUnsignedMap = cuda::make_unsigned_map();
 
 // One block of 256 elements in fp32.
 struct Block {
@@ -32,7 +33,7 @@ NARROWGAUGE_FMA_CLONES void advance(Block& b, float keep_m, float keep_v, const 
   for (int i = 0; i < kBlock; ++i) {
     const cuda::Moments x = cuda::next_moments(b.g[i], {b.m[i], b.v[i]}, keep_m, keep_v, step);
     b.m[i] = x.m;
-    b.v[i] = x.v;
+    b.v[i] = std::min(x.v, FLT_MAX);
   }
 }
 
@@ -45,7 +46,8 @@ NARROWGAUGE_FMA_CLONES float encode_m(uint8_t* codes, const float* x) {
   for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
   const cuda::BlockScale scale = cuda::block_scale(largest);
   for (int i = 0; i < kBlock; ++i) {
-    codes[i] = static_cast<uint8_t>(cuda::encode_signed(kSignedMap, x[i] * scale.inverse));
+    const float cut = std::clamp(x[i], -cuda::kLargestScale, cuda::kLargestScale);
+    codes[i] = static_cast<uint8_t>(cuda::encode_signed(kSignedMap, cut, scale.inverse));
   }
   return scale.scale;
 }
@@ -55,13 +57,14 @@ NARROWGAUGE_FMA_CLONES float encode_v(uint8_t* codes, const float* x) {
   for (int i = 0; i < kBlock; ++i) largest = std::max(largest, x[i]);
   const cuda::BlockScale scale = cuda::block_scale(largest);
   for (int i = 0; i < kBlock; ++i) {
-    codes[i] = static_cast<uint8_t>(cuda::encode_unsigned(kUnsignedMap, x[i] * scale.inverse));
+    const float cut = std::min(x[i], cuda::kLargestScale);
+    codes[i] = static_cast<uint8_t>(cuda::encode_unsigned(kUnsignedMap, cut, scale.inverse));
   }
   return scale.scale;
 }
 
-void decode(float* x, const uint8_t* codes, const cuda::DynamicMap& map) {
-  for (int i = 0; i < kBlock; ++i) x[i] = map.values[codes[i]];
+void decode(float* x, const uint8_t* codes, const float* values) {
+  for (int i = 0; i < kBlock; ++i) x[i] = values[codes[i]];
 }
 
 template <class G>
@@ -122,8 +125,8 @@ void update_range(const cuda::AdamW<T, G>& args, const cuda::AdamWRange& range) 
         load(b.g, args.grad32 + range.grad_begin + offset);
       }
       if (range.eight_bit) {
-        decode(b.m, args.m_codes + state, kSignedMap);
-        decode(b.v, args.v_codes + state, kUnsignedMap);
+        decode(b.m, args.m_codes + state, kSignedMap.values);
+        decode(b.v, args.v_codes + state, kUnsignedMap.values);
         advance(b, factors.beta1 * args.m_scales[scale], factors.beta2 * args.v_scales[scale], step);
         args.m_scales[scale] = encode_m(args.m_codes + state, b.m);
         args.v_scales[scale] = encode_v(args.v_codes + state, b.v);

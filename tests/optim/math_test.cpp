@@ -17,28 +17,28 @@ using narrowgauge::cuda::float_bits;
 
 namespace {
 
-const cuda::DynamicMap kSigned = cuda::make_signed_map();
-const cuda::DynamicMap kUnsigned = cuda::make_unsigned_map();
+const cuda::SignedMap kSigned = cuda::make_signed_map();
+const cuda::UnsignedMap kUnsigned = cuda::make_unsigned_map();
 
-int encode(bool with_sign, float x) {
-  return static_cast<int>(
-      (with_sign ? cuda::encode_signed(kSigned, x) : cuda::encode_unsigned(kUnsigned, x)) & 255);
+int encode(bool with_sign, float x, float inverse = 1.0f) {
+  return static_cast<int>(with_sign ? cuda::encode_signed(kSigned, x, inverse)
+                                    : cuda::encode_unsigned(kUnsigned, x, inverse));
 }
 
 }  // namespace
 
 TEST_CASE("dynamic maps have 256 sorted distinct values with 0 and 1") {
   for (const bool with_sign : {true, false}) {
-    const cuda::DynamicMap& map = with_sign ? kSigned : kUnsigned;
+    const float* values = with_sign ? kSigned.values : kUnsigned.values;
     const std::vector<double> reference = test::reference_map(with_sign);
     REQUIRE(reference.size() == 256);
     for (int c = 0; c < 256; ++c) {
-      REQUIRE(map.values[c] == Approx(reference[static_cast<size_t>(c)]).epsilon(1e-7));
-      if (c > 0) REQUIRE(map.values[c] > map.values[c - 1]);
-      REQUIRE(encode(with_sign, map.values[c]) == c);  // requantising is idempotent
+      REQUIRE(values[c] == Approx(reference[static_cast<size_t>(c)]).epsilon(1e-7));
+      if (c > 0) REQUIRE(values[c] > values[c - 1]);
+      REQUIRE(encode(with_sign, values[c]) == c);  // requantising is idempotent
     }
-    REQUIRE(map.values[with_sign ? cuda::kSignedZero : 0] == 0.0f);
-    REQUIRE(map.values[255] == 1.0f);
+    REQUIRE(values[with_sign ? cuda::kSignedZero : 0] == 0.0f);
+    REQUIRE(values[255] == 1.0f);
   }
   for (int j = 1; j < 128; ++j) REQUIRE(kSigned.values[127 - j] == -kSigned.values[127 + j]);
   REQUIRE(kSigned.values[0] == Approx(-0.99296875));
@@ -80,7 +80,11 @@ TEST_CASE("scales of extreme blocks") {
   REQUIRE(cuda::block_scale(3.0f).scale == 3.0f);
   REQUIRE(std::isfinite(cuda::block_scale(FLT_MAX).inverse));
   REQUIRE(cuda::block_scale(FLT_MAX).inverse > 0.0f);
-  REQUIRE(encode(true, FLT_MAX * cuda::block_scale(FLT_MAX).inverse) == 255);
+  REQUIRE(encode(true, cuda::kLargestScale, cuda::block_scale(FLT_MAX).inverse) == 255);
+  REQUIRE(encode(true, -cuda::kLargestScale, cuda::block_scale(FLT_MAX).inverse) == 0);
+  REQUIRE(encode(false, cuda::kLargestScale, cuda::block_scale(FLT_MAX).inverse) == 255);
+  REQUIRE(encode(false, 1.0f, 0.0f) == 0);
+  REQUIRE(encode(false, 1e-44f, 1e-30f) == 1);
 }
 
 TEST_CASE("Philox gives Random123's known answers") {
