@@ -258,15 +258,16 @@ __device__ __forceinline__ int update_range(const Walk& range, const AdamWFactor
       const BlockScale scale_m = block_scale(largest_m);
       const BlockScale scale_v = block_scale(largest_v);
       uint32_t codes[kLane];
-      if (fmaxf(largest_m, largest_v) <= kLargestScale) {
+      if (largest_m <= kLargestScale && largest_v <= kLargestScale) {
 #pragma unroll
-        for (int i = 0; i < kLane; ++i)
+        for (int i = 0; i < kLane; ++i) {
           codes[i] = table.encode_m(signed_key(x[i].m, scale_m.inverse, offset));
+        }
         store_codes(at<uint8_t>(range.m, position), codes);
 #pragma unroll
         for (int i = 0; i < kLane; ++i) codes[i] = table.encode_v(unsigned_key(x[i].v, scale_v.inverse));
         store_codes(at<uint8_t>(range.v, position), codes);
-      } else {
+      } else {  // a key outside the table must not be looked up, whatever the state was
 #pragma unroll
         for (int i = 0; i < kLane; ++i) {
           const float m = fmaxf(fminf(x[i].m, kLargestScale), -kLargestScale);

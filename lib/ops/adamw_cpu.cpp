@@ -46,7 +46,7 @@ NARROWGAUGE_FMA_CLONES float encode_m(uint8_t* codes, const float* x) {
   for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
   const cuda::BlockScale scale = cuda::block_scale(largest);
   for (int i = 0; i < kBlock; ++i) {
-    const float cut = std::clamp(x[i], -cuda::kLargestScale, cuda::kLargestScale);
+    const float cut = cuda::larger(cuda::smaller(x[i], cuda::kLargestScale), -cuda::kLargestScale);
     codes[i] = static_cast<uint8_t>(cuda::encode_signed(kSignedMap, cut, scale.inverse));
   }
   return scale.scale;
@@ -57,7 +57,7 @@ NARROWGAUGE_FMA_CLONES float encode_v(uint8_t* codes, const float* x) {
   for (int i = 0; i < kBlock; ++i) largest = std::max(largest, x[i]);
   const cuda::BlockScale scale = cuda::block_scale(largest);
   for (int i = 0; i < kBlock; ++i) {
-    const float cut = std::min(x[i], cuda::kLargestScale);
+    const float cut = cuda::smaller(x[i], cuda::kLargestScale);
     codes[i] = static_cast<uint8_t>(cuda::encode_unsigned(kUnsignedMap, cut, scale.inverse));
   }
   return scale.scale;
