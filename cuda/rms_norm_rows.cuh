@@ -29,17 +29,6 @@ __device__ __forceinline__ int first_vector(int lane) {
   return lane / 32 * (32 * N) + lane % 32;
 }
 
-// The vector at p, or zeros. As 16 raw bytes: a choice between two Vec of bf16 is made element by element,
-// and waits for the load.
-template <class T>
-__device__ __forceinline__ Vec<T> load_or_zero(bool inside, const T* p) {
-  uint4 raw = {};
-  if (inside) raw = *reinterpret_cast<const uint4*>(p);
-  Vec<T> out;
-  reinterpret_cast<uint4&>(out) = raw;
-  return out;
-}
-
 // A thread's vectors of a row; those at or beyond `vectors` read as zero.
 template <class T, int N>
 __device__ __forceinline__ void load_row(Vec<T> (&out)[N], const T* row, int first, int vectors) {

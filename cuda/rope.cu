@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(256) rope_heads_kernel(const Rope<T> a, int la
 #pragma unroll
       for (int i = 0; i < kHeadsInFlight; ++i) {
         const int head = begin + i * at_once + first_head;
-        own[i] = first_head < at_once && head < heads ? load_vec(row + head * a.head_dim) : Vec<T>{};
+        own[i] = load_or_zero(first_head < at_once && head < heads, row + head * a.head_dim);
       }
 #pragma unroll
       for (int i = 0; i < kHeadsInFlight; ++i) {

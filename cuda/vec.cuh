@@ -35,6 +35,17 @@ __device__ __forceinline__ Vec<T, V> load_vec(const T* p) {
   return *reinterpret_cast<const Vec<T, V>*>(p);
 }
 
+// The vector at p, or zeros. As 16 raw bytes: a choice between two Vec of bf16 is made element by element,
+// and waits for the load.
+template <class T>
+__device__ __forceinline__ Vec<T> load_or_zero(bool inside, const T* p) {
+  uint4 raw = {};
+  if (inside) raw = *reinterpret_cast<const uint4*>(p);
+  Vec<T> out;
+  reinterpret_cast<uint4&>(out) = raw;
+  return out;
+}
+
 template <class T, int V>
 __device__ __forceinline__ void store_vec(T* p, const Vec<T, V>& x) {
   *reinterpret_cast<Vec<T, V>*>(p) = x;
