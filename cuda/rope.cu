@@ -34,6 +34,12 @@ __device__ __forceinline__ Vec<T> exchange(const Vec<T>& x, int from) {
   return out;
 }
 
+// One store of 16 bytes: the compiler makes eight of 2 bytes out of store_vec here.
+template <class T>
+__device__ __forceinline__ void store_whole(T* p, const Vec<T>& x) {
+  __stwb(reinterpret_cast<uint4*>(p), reinterpret_cast<const uint4&>(x));
+}
+
 template <class T>
 __device__ __forceinline__ int64_t position_of(const Rope<T>& a, int64_t token) {
   return a.positions ? a.positions[token] : token % a.context;
@@ -79,7 +85,7 @@ __global__ void __launch_bounds__(256) rope_heads_kernel(const Rope<T> a, int la
 #pragma unroll
         for (int k = 0; k < V; ++k) x[k] = __fmaf_rn(x[k], cos[k], y[k] * sin[k]);
         const int head = begin + i * at_once + first_head;
-        if (first_head < at_once && head < heads) store_vec(row + head * a.head_dim, round_vec<T>(x));
+        if (first_head < at_once && head < heads) store_whole(row + head * a.head_dim, round_vec<T>(x));
       }
     }
   }
