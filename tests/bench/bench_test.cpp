@@ -121,8 +121,8 @@ TEST_CASE("results become tables") {
     "median_us": 100.04, "p20_us": 99, "p80_us": 101, "tflops": 700.4, "workspace": true}]}]})");
   const std::vector<Table> tables = tables_of(gemm);
   REQUIRE(tables.size() == 1);
-  REQUIRE(tables[0].rows == std::vector<std::vector<std::string>>{
-                                {"qkv", "forward", "1 x 2 x 3", "24", "100.0", "99.0", "101.0", "700"}});
+  REQUIRE(tables[0].rows == std::vector<std::vector<std::string>>{{"qkv", "forward", "1 x 2 x 3", "24",
+                                                                   "100.0", "99.0", "101.0", "700", "yes"}});
   REQUIRE(tables[0].notes.size() == 2);
   REQUIRE(tables[0].notes[1].find("not readable") != std::string::npos);
   REQUIRE_THROWS_AS(tables_of(nlohmann::ordered_json{{"bench", "x"}}), std::invalid_argument);
