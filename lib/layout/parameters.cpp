@@ -74,6 +74,7 @@ ParameterPlan plan_parameters(const ModelConfig& config) {
 
 std::vector<UpdateRange> update_ranges(const std::vector<ParameterSlot>& slots, const OptimConfig& config) {
   std::vector<TensorSlot> tensors;
+  tensors.reserve(slots.size());
   for (const ParameterSlot& slot : slots) {
     tensors.push_back({.offset = slot.offset,
                        .grad_offset = slot.grad_offset,
