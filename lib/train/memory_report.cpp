@@ -5,7 +5,7 @@
 #include "cuda/gemm_workspace.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
-#include "lib/layout/static_bytes.h"
+#include "lib/train/setup.h"
 
 namespace narrowgauge::train {
 namespace {
@@ -17,20 +17,13 @@ int64_t bytes_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors)
   return sum;
 }
 
-layout::Element element(const std::string& dtype) {
-  return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
-}
-
 }  // namespace
 
 std::vector<MemoryRow> memory_by_category(const Session& session, const MemoryPeaks& peaks) {
   const Config& config = session.config;
   model::Transformer& model = *session.model;
   const model::ParameterArena& arena = model.arena();
-  const layout::Element weights = element(config.train.dtype);
-  const layout::StaticBytes fixed =
-      layout::static_bytes(config.model, config.optim, weights,
-                           weights == layout::Element::fp32 ? weights : element(config.memory.grad_dtype));
+  const layout::StaticBytes fixed = static_bytes(config);
   const auto pass = model.layout_of(layout::Purpose::train, config.train.micro_batch, config.data.context);
   const auto at_peak = [&](layout::Category category) {
     return pass->peak().by_category[static_cast<size_t>(category)];

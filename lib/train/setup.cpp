@@ -7,7 +7,6 @@
 #include "lib/base/text.h"
 #include "lib/io/hugging_face.h"
 #include "lib/layout/layout.h"
-#include "lib/layout/static_bytes.h"
 #include "lib/model/init.h"
 #include "lib/train/device.h"
 
@@ -16,21 +15,19 @@ namespace {
 
 constexpr int64_t kOtherBytes = int64_t{1} << 30;  // library modules, batches, scratch of attention
 
+layout::Element element(const std::string& dtype) {
+  return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
+}
+
 // Bytes that the run holds and one training pass needs at a level; attention's scratch comes on top.
 int64_t planned_bytes(const Config& config, RecomputeLevel level) {
-  const auto element = [](const std::string& dtype) {
-    return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
-  };
-  const layout::Element activations = element(config.train.dtype);
-  const layout::StaticBytes fixed = layout::static_bytes(
-      config.model, config.optim, activations,
-      activations == layout::Element::fp32 ? activations : element(config.memory.grad_dtype));
+  const layout::StaticBytes fixed = static_bytes(config);
   const layout::StepShape step{
       .purpose = layout::Purpose::train,
       .batch = config.train.micro_batch,
       .context = config.data.context,
       .levels = std::vector<RecomputeLevel>(static_cast<size_t>(config.model.layers), level),
-      .element = activations,
+      .element = element(config.train.dtype),
       .loss_chunk = config.memory.loss_chunk,
       .attention_scratch = 0,
       .limits = std::nullopt};
@@ -64,6 +61,12 @@ void require_same_model(const ModelConfig& config, const ModelConfig& found) {
 }
 
 }  // namespace
+
+layout::StaticBytes static_bytes(const Config& config) {
+  const bool fp32 = config.train.dtype == "fp32";
+  return layout::static_bytes(config.model, config.optim, element(config.train.dtype),
+                              element(fp32 ? config.train.dtype : config.memory.grad_dtype));
+}
 
 Config resolve_auto(Config config, int64_t bytes) {
   if (config.train.micro_batch == 0) config.train.micro_batch = 1;

@@ -5,10 +5,14 @@
 #include "lib/config/config.h"
 #include "lib/data/loader.h"
 #include "lib/io/safetensors.h"
+#include "lib/layout/static_bytes.h"
 #include "lib/model/transformer.h"
 #include "lib/optim/optimizer.h"
 
 namespace narrowgauge::train {
+
+// What a run of this config holds from start to end.
+layout::StaticBytes static_bytes(const Config& config);
 
 // "auto" replaced by its choice: micro-batch 1; for all layers the recompute level that keeps most while the
 // run fits into `bytes` of device memory by the sizes of lib/layout, with room for library modules; block
