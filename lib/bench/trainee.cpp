@@ -33,8 +33,10 @@ Trainee::Trainee(Machine& machine, const Config& config)
       sequences_(config_.train.tokens_per_step / config_.data.context),
       cuda_graphs_(train::use_cuda_graphs(config_.train.cuda_graphs, machine.device())) {
   const at::Device device = machine.device();
-  algorithms_ = train::choose_kernels(config_, machine.compute(), machine.timing_bytes(), "", {}).gemm;
+  const auto kernels = train::choose_kernels(config_, machine.compute(), machine.timing_bytes(), "", {});
+  algorithms_ = kernels.gemm;
   model_ = train::make_model(config_, device);
+  train::remember_choices(kernels);
   train::set_initial_weights(*model_, config_);
   optimizer_ = train::make_optimizer(config_, *model_);
   optimizer_->reset_master();
