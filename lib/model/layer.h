@@ -54,6 +54,7 @@ class LayerImpl : public torch::nn::Module {
   Stream decode(const Stream& stream, const Pass& pass, int64_t start, const LayerCache& cache) const;
 
   [[nodiscard]] RecomputeLevel level() const { return level_; }
+  void set_level(RecomputeLevel level) { level_ = level; }  // of passes that begin from now on
   [[nodiscard]] const LayerWeights& weights() const { return weights_; }
   // Views of the arena; std::logic_error before they are allocated.
   const LayerWeights& gradients();

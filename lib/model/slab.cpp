@@ -30,6 +30,12 @@ void Slab::reserve(int64_t bytes) {
   memory_ = at::empty({bytes}, at::TensorOptions(at::kByte).device(device_));
 }
 
+void Slab::release() {
+  memory_.reset();
+  layout_.reset();
+  ++passes_;
+}
+
 int64_t Slab::begin(std::shared_ptr<const layout::Layout> layout) {
   reserve(layout->bytes());
   layout_ = std::move(layout);

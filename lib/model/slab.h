@@ -8,13 +8,15 @@
 namespace narrowgauge::model {
 
 // The memory of one pass at a time: kept tensors, temporaries, loss and workspaces, as a layout places them.
-// Grows when a pass needs more than there is and never shrinks.
+// Grows when a pass needs more than there is; shrinks only by release().
 class Slab {
  public:
   explicit Slab(at::Device device) : device_(device) {}
 
   // Allocates at least that many bytes. Tensors of earlier passes then belong to the old memory.
   void reserve(int64_t bytes);
+  // Gives the memory up, and with it the tensors of the latest pass.
+  void release();
   [[nodiscard]] int64_t bytes() const { return memory_.defined() ? memory_.numel() : 0; }
   [[nodiscard]] const void* address() const { return memory_.defined() ? memory_.const_data_ptr() : nullptr; }
 

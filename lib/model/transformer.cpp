@@ -126,6 +126,17 @@ void Transformer::reserve(layout::Purpose purpose, int64_t batch, int64_t contex
   slab_.reserve(layout_of(purpose, batch, context)->bytes());
 }
 
+void Transformer::replan(const std::vector<RecomputeLevel>& levels, int64_t loss_chunk) {
+  TransformerOptions options = options_;
+  options.recompute = levels;
+  options.loss_chunk = loss_chunk;
+  checked(config_, options);
+  options_ = options;
+  for (size_t i = 0; i < layers_.size(); ++i) layers_[i]->set_level(level_of(options_, i));
+  layouts_.clear();
+  slab_.release();
+}
+
 std::shared_ptr<Pass> Transformer::begin(layout::Purpose purpose, int64_t batch, int64_t context) {
   const int64_t number = slab_.begin(layout_of(purpose, batch, context));
   return std::make_shared<Pass>(Pass{.attention = attention(batch, context),

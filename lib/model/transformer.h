@@ -86,6 +86,9 @@ class Transformer : public torch::nn::Module {
   [[nodiscard]] int64_t slab_bytes() const { return slab_.bytes(); }
   // Changes when a pass needs a larger slab; null before there is one.
   [[nodiscard]] const void* slab_address() const { return slab_.address(); }
+  // Gives the slab's memory up and lets later passes keep what these levels (one a layer, or one for all)
+  // and this loss chunk say: the same gradients to the bit with the same chunk, in less or more memory.
+  void replan(const std::vector<RecomputeLevel>& levels, int64_t loss_chunk);
   // How a pass of that size lies in the slab.
   std::shared_ptr<const layout::Layout> layout_of(layout::Purpose purpose, int64_t batch, int64_t context);
 

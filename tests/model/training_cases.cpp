@@ -83,10 +83,15 @@ void check_recompute_bits(const Where& where) {
     };
     const Result everything = run({RecomputeLevel::none});
     CHECK(everything.loss.item<double>() > 0);
+    const auto replanned = make_model(config, where, {RecomputeLevel::none}, where.dtype);
     for (const RecomputeLevel level : kLevels) {
       INFO("level " << static_cast<int>(level));
       CHECK(same_bits(run({level}), everything));
+      replanned->replan({level}, replanned->options().loss_chunk);
+      CHECK(replanned->slab_bytes() == 0);
+      CHECK(same_bits(train_pass(*replanned, batch), everything));
     }
+    CHECK_THROWS_AS(replanned->replan(std::vector(7, RecomputeLevel::none), 1), std::invalid_argument);
     if (config.layers == 2) CHECK(same_bits(run({RecomputeLevel::block, RecomputeLevel::ffn}), everything));
     if (config.layers == 5) {
       CHECK(same_bits(run({kLevels[1], kLevels[4], kLevels[0], kLevels[3], kLevels[2]}), everything));

@@ -1,4 +1,5 @@
 narrowgauge_test(train/parts cpu narrowgauge_train)
+narrowgauge_test(train/spill cpu narrowgauge_train)
 
 # Whole runs in this process.
 add_library(narrowgauge_test_runs STATIC train/runs.cpp train/rows.cpp)
