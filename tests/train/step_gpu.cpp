@@ -1,8 +1,10 @@
 // Steps and whole runs on the GPU.
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "lib/ops/gemm.h"
 #include "lib/train/device.h"
+#include "lib/train/residency.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/train/bad_gradient.h"
@@ -115,6 +117,18 @@ TEST_CASE("a resumed run uses the kernels of its checkpoint") {
   train_run(config, folder / "heuristics");
   CHECK(kernel_report(folder / "heuristics") == "first heuristics (train.tune_kernels is false)");
   CHECK(ops::unchosen_gemms() == 18);
+}
+
+TEST_CASE("memory that has left the card is found by its speed") {
+  use_gpu();
+  const auto bytes = at::TensorOptions(at::kByte).device(kGpu);
+  const at::Tensor target = at::empty({int64_t{64} << 20}, bytes);
+  std::vector<at::Tensor> buffers{at::empty({int64_t{1} << 30}, bytes), at::empty({1000}, bytes)};
+  train::Residency residency([&] { return train::read_speeds(buffers, target); });
+  residency.calibrate();
+  CHECK(residency.spilled_bytes() == 0);
+  buffers.push_back(train::host_tensor({int64_t{130} << 20}, at::kByte, kGpu));  // what a driver does
+  CHECK(residency.spilled_bytes() == int64_t{128} << 20);
 }
 
 TEST_CASE("a small model overfits one batch on the GPU") {
