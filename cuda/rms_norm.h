@@ -33,22 +33,25 @@ struct RmsNorm {
 };
 
 // dx = rstd * (m - xhat * mean(m * xhat)) + dresidual with m = dy * weight, xhat = x * rstd;
-// dweight += the sum of dy * xhat over all rows, in an order that depends on the arguments and limits alone.
+// dweight += the sum of dy * xhat over all rows, in an order that depends on the arguments and limits alone;
+// y = xhat * weight, with the bits that RmsNorm gives, for who has not kept it.
 template <class T>
 struct RmsNormBackward {
-  T* dx;               // (rows, cols); may be dy or dresidual
-  float* dweight;      // (cols), added to
-  float* scratch;      // rms_norm_backward_scratch() floats, contents ignored
-  const T* dy;         // (rows, cols)
-  const T* x;          // (rows, cols); the rounded sum where forward added
-  const T* dresidual;  // (rows, cols), added after the norm's gradient; or null
-  const T* weight;     // (cols)
-  const float* rstd;   // (rows), dense
-  int64_t rows;        // 0 <= rows < 2^31; 0 launches nothing
-  int64_t cols;        // >= 1
-  int64_t group = 1;   // >= 1
-  int64_t dx_stride;   // elements between groups, >= group * cols
-  int64_t dy_stride;   // >= 0, as are those below
+  T* dx;                 // (rows, cols); may be dy or dresidual
+  T* y = nullptr;        // (rows, cols), may be x; or null: not written
+  float* dweight;        // (cols), added to
+  float* scratch;        // rms_norm_backward_scratch() floats, contents ignored
+  const T* dy;           // (rows, cols)
+  const T* x;            // (rows, cols); the rounded sum where forward added
+  const T* dresidual;    // (rows, cols), added after the norm's gradient; or null
+  const T* weight;       // (cols)
+  const float* rstd;     // (rows), dense
+  int64_t rows;          // 0 <= rows < 2^31; 0 launches nothing
+  int64_t cols;          // >= 1
+  int64_t group = 1;     // >= 1
+  int64_t dx_stride;     // elements between groups, >= group * cols
+  int64_t y_stride = 0;  // the same, when there is a y
+  int64_t dy_stride;     // >= 0, as are those below
   int64_t x_stride;
   int64_t dresidual_stride = 0;
 };

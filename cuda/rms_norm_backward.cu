@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
     }
     const float mean = row_sum(dot, lanes, shared[turn]) * inverse_cols;
 
-    T* dx_row = RowPlace(row, a.group, a.cols).of(a.dx, a.dx_stride);
+    const RowPlace place(row, a.group, a.cols);
+    T* dx_row = place.of(a.dx, a.dx_stride);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const int c = first + 32 * i;
@@ -155,6 +156,11 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
 #pragma unroll
       for (int k = 0; k < V; ++k) dx[k] = rstd * (dx[k] * w[k] - f[k] * rstd * mean) + r[k];
       store_vec(dx_row + c * V, round_vec<T>(dx));
+      if (a.y) {
+#pragma unroll
+        for (int k = 0; k < V; ++k) f[k] = f[k] * rstd * w[k];
+        store_vec(place.of(a.y, a.y_stride) + c * V, round_vec<T>(f));
+      }
       keep_packed(weight[i]);
     }
   }
@@ -214,11 +220,14 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(0
     const float mean = row_sum(dot, lanes, shared[turn]) / static_cast<float>(a.cols);
     turn ^= 1;
     T* dx = place.of(a.dx, a.dx_stride);
+    T* y = a.y ? place.of(a.y, a.y_stride) : nullptr;
     const T* dresidual = a.dresidual ? place.of(a.dresidual, a.dresidual_stride) : nullptr;
     for (int64_t c = threadIdx.x; c < a.cols; c += lanes) {
       const float m = to_float(dy[c]) * to_float(a.weight[c]);
-      const float d = rstd * (m - to_float(x[c]) * rstd * mean);
+      const float f = to_float(x[c]);
+      const float d = rstd * (m - f * rstd * mean);
       dx[c] = from_float<T>(dresidual ? d + to_float(dresidual[c]) : d);
+      if (y) y[c] = from_float<T>(f * rstd * to_float(a.weight[c]));
     }
   }
 }
@@ -232,14 +241,16 @@ void check_arguments(const RmsNormBackward<T>& a) {
   require(a.dx && a.dweight && a.scratch && a.dy && a.x && a.weight && a.rstd,
           "rms_norm_backward: null pointer");
   require(a.dx_stride >= a.group * a.cols, "rms_norm_backward: dx_stride is below group * cols");
+  require(!a.y || a.y_stride >= a.group * a.cols, "rms_norm_backward: y_stride is below group * cols");
+  require(!a.y || (a.y != a.dx && a.y != a.dy), "rms_norm_backward: y is dx or dy");
   require(a.dy_stride >= 0 && a.x_stride >= 0 && a.dresidual_stride >= 0,
           "rms_norm_backward: a stride is negative");
 }
 
 template <class T>
 bool vectorised(const RmsNormBackward<T>& a) {
-  const int64_t all = a.cols | a.dx_stride | a.dy_stride | a.x_stride | a.dresidual_stride;
-  return all % kVec<T> == 0 && aligned16(a.dx) && aligned16(a.dy) && aligned16(a.x) &&
+  const int64_t all = a.cols | a.dx_stride | a.y_stride | a.dy_stride | a.x_stride | a.dresidual_stride;
+  return all % kVec<T> == 0 && aligned16(a.dx) && aligned16(a.y) && aligned16(a.dy) && aligned16(a.x) &&
          aligned16(a.dresidual) && aligned16(a.weight);
 }
 

@@ -93,6 +93,27 @@ std::vector<Measured> norm_cases(at::Device device, const ModelConfig& model, in
                                  },
                              .footprint = footprint(4)};
            }},
+      {.name = "rms_norm_backward, normed",  // and what forward gave once more
+       .shape = shape,
+       .bytes = 5 * matrix + per_row,
+       .prepare =
+           [=] {
+             const auto t = tensors();
+             const auto normed = std::make_shared<at::Tensor>(at::empty_like(t->x));
+             return Prepared{.launch =
+                                 [t, normed] {
+                                   ops::rms_norm_backward(t->out, t->dweight, t->dy, t->x, t->weight, t->rstd,
+                                                          t->residual, *normed);
+                                 },
+                             .eager =
+                                 [t, cols, eps] {
+                                   (void)at::rms_norm(t->x, {cols}, t->weight, eps);
+                                   const auto [dx, dweight] = at::_fused_rms_norm_backward(
+                                       t->dy, t->x, {cols}, t->rstd.unsqueeze(1), t->weight, {true, true});
+                                   (void)at::add(dx, t->residual);
+                                 },
+                             .footprint = footprint(5)};
+           }},
   };
 }
 

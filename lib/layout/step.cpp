@@ -65,6 +65,13 @@ class Walk {
     if (!is_open(names.rstd, layer)) open(names.rstd, layer);
     operation();
   }
+  // The norm's backward writes the normed rows again where they were not kept.
+  void enter_backward(const EntryNames& names, int64_t layer) {
+    if (!is_open(names.normed, layer)) open(names.normed, layer);
+    operation();
+    close(names.input, layer);
+    close(names.rstd, layer);
+  }
   // The next entry has read what the layer gave.
   void leave_layer(int64_t layer) {
     close(Name::ffn_delta, layer);
@@ -184,15 +191,12 @@ class Walk {
     close(Name::dproduct, layer);
     operation();  // weight gradient
     close(Name::product, layer);
-    normalise(kFeedForwardEntry, layer);
-    operation();  // weight gradient
-    close(Name::ffn_normed, layer);
     open(Name::dmiddle, layer);
     operation();
+    enter_backward(kFeedForwardEntry, layer);
+    operation();  // weight gradient
+    close(Name::ffn_normed, layer);
     close(Name::gate_up, layer);
-    operation();  // norm
-    close(Name::ffn_input, layer);
-    close(Name::ffn_rstd, layer);
   }
   void attention_backward(int64_t layer) {
     attend(layer);
@@ -215,14 +219,13 @@ class Walk {
       close(Name::query_rstd, layer);
       close(Name::key_rstd, layer);
     }
-    normalise(kAttentionEntry, layer);
-    operation();  // weight gradient
-    close(Name::attention_normed, layer);
     open(Name::dinput, layer);
     operation();
+    enter_backward(kAttentionEntry, layer);
+    close(Name::dmiddle, layer);
+    operation();  // weight gradient
+    close(Name::attention_normed, layer);
     close(Name::dqkv, layer);
-    operation();  // norm
-    for (const Name name : {Name::attention_input, Name::attention_rstd, Name::dmiddle}) close(name, layer);
   }
 
   const ModelConfig& model_;

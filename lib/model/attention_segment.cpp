@@ -108,11 +108,11 @@ at::Tensor attention_backward(const AttentionWeights& weights, const AttentionWe
     ops::head_norm_backward(dx, gradients.key_norm, dx, x, heads, kv_heads, weights.key_norm, kept.key_rstd,
                             scratch);
   }
-  normalise(kept.entry, weights.norm, place, layout::kAttentionEntry);
-  ops::linear_weight_grad(gradients.qkv, dqkv, kept.entry.normed);
   at::Tensor dinput = place.take(Name::dinput);
   ops::linear_input_grad(dinput, dqkv, weights.qkv);
-  enter_backward(dinput, kept.entry, weights.norm, gradients.norm, dinput, dresidual, place);
+  enter_backward(dinput, kept.entry, weights.norm, gradients.norm, dinput, dresidual, place,
+                 layout::kAttentionEntry);
+  ops::linear_weight_grad(gradients.qkv, dqkv, kept.entry.normed);
   kept = {};
   return dinput;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lib/ops/embedding.h"
+#include "lib/ops/rms_norm.h"
 
 namespace narrowgauge::model {
 namespace {
@@ -98,10 +99,9 @@ struct FinalNormFunction : Function<FinalNormFunction> {
     const PassPointer pass = saved_pass(context);
     const Place place = at_ends(pass, layout::Phase::backward);
     const variable_list saved = context->get_saved_variables();
-    const ResidualNorm norm{.input = saved[0], .normed = {}, .rstd = saved[1]};
     const at::Tensor dinput = place.take(Name::dfinal);
-    enter_backward(dinput, norm, context->saved_data[kWeight].toTensor(),
-                   context->saved_data[kGradient].toTensor(), doutputs[0], {}, place);
+    ops::rms_norm_backward(dinput, context->saved_data[kGradient].toTensor(), doutputs[0], saved[0],
+                           context->saved_data[kWeight].toTensor(), saved[1], {}, {}, place.norm_scratch());
     return {{}, {}, dinput, dinput, {}};
   }
 };

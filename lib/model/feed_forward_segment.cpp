@@ -44,11 +44,11 @@ at::Tensor feed_forward_backward(const FeedForwardWeights& weights, const FeedFo
   ops::swiglu_backward(dgate_up, recomputed, dproduct, kept.gate_up);
   ops::linear_weight_grad(gradients.down, dout, kept.product);
 
-  normalise(kept.entry, weights.norm, place, layout::kFeedForwardEntry);
-  ops::linear_weight_grad(gradients.gate_up, dgate_up, kept.entry.normed);
   at::Tensor dmiddle = place.take(Name::dmiddle);
   ops::linear_input_grad(dmiddle, dgate_up, weights.gate_up);
-  enter_backward(dmiddle, kept.entry, weights.norm, gradients.norm, dmiddle, dresidual, place);
+  enter_backward(dmiddle, kept.entry, weights.norm, gradients.norm, dmiddle, dresidual, place,
+                 layout::kFeedForwardEntry);
+  ops::linear_weight_grad(gradients.gate_up, dgate_up, kept.entry.normed);
   kept = {};
   return dmiddle;
 }

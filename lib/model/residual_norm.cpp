@@ -25,10 +25,12 @@ void normalise(ResidualNorm& norm, const at::Tensor& weight, const Place& place,
   ops::rms_norm_forward(norm.normed, norm.rstd, norm.input, weight, place.pass.eps);
 }
 
-void enter_backward(const at::Tensor& dinput, const ResidualNorm& norm, const at::Tensor& weight,
+void enter_backward(const at::Tensor& dinput, ResidualNorm& norm, const at::Tensor& weight,
                     const at::Tensor& dweight, const at::Tensor& dnormed, const at::Tensor& dresidual,
-                    const Place& place) {
-  ops::rms_norm_backward(dinput, dweight, dnormed, norm.input, weight, norm.rstd, dresidual,
+                    const Place& place, const layout::EntryNames& names) {
+  at::Tensor missing;
+  if (!norm.normed.defined()) missing = norm.normed = place.take(names.normed);
+  ops::rms_norm_backward(dinput, dweight, dnormed, norm.input, weight, norm.rstd, dresidual, missing,
                          place.norm_scratch());
 }
 

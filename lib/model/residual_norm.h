@@ -22,9 +22,9 @@ void normalise(ResidualNorm& norm, const at::Tensor& weight, const Place& place,
 
 // Backward of enter: dinput = the gradient of `input`, given d(normed) and the gradient `dresidual` that
 // reaches `input` around the norm (undefined: none). It is the gradient of residual and of delta alike.
-// dweight is accumulated; dinput may be dnormed.
-void enter_backward(const at::Tensor& dinput, const ResidualNorm& norm, const at::Tensor& weight,
+// dweight is accumulated; dinput may be dnormed. norm.normed is there afterwards, with the bits of enter().
+void enter_backward(const at::Tensor& dinput, ResidualNorm& norm, const at::Tensor& weight,
                     const at::Tensor& dweight, const at::Tensor& dnormed, const at::Tensor& dresidual,
-                    const Place& place);
+                    const Place& place, const layout::EntryNames& names);
 
 }  // namespace narrowgauge::model

@@ -87,8 +87,10 @@ void forward(const at::Tensor& y_all, const at::Tensor& rstd, const at::Tensor& 
 
 void backward(const at::Tensor& dx_all, const at::Tensor& dweight, const at::Tensor& dy_all,
               const at::Tensor& x_all, const at::Tensor& weight, const at::Tensor& rstd,
-              const at::Tensor& dresidual_all, const at::Tensor& given_scratch, const Rows& rows) {
+              const at::Tensor& dresidual_all, const at::Tensor& normed_all, const at::Tensor& given_scratch,
+              const Rows& rows) {
   const at::Tensor x = rows_of(x_all, x_all, rows);
+  const at::Tensor normed = rows_of(normed_all, x_all, rows);
   const at::Tensor dx = rows_of(dx_all, x_all, rows);
   const at::Tensor dy = rows_of(dy_all, x_all, rows);
   const at::Tensor dresidual = rows_of(dresidual_all, x_all, rows);
@@ -98,7 +100,7 @@ void backward(const at::Tensor& dx_all, const at::Tensor& dweight, const at::Ten
   check_vector(rstd, count, at::kFloat, x, "rstd");
   if (!x.is_cuda()) {
     return cpu::rms_norm_backward(dx, dweight, dy, x, weight, rstd.view({x.size(0), rows.group, 1}),
-                                  dresidual);
+                                  dresidual, normed);
   }
   const cuda::DeviceLimits limits = limits_of(x);
   const int64_t floats =
@@ -108,6 +110,7 @@ void backward(const at::Tensor& dx_all, const at::Tensor& dweight, const at::Ten
               "rms_norm: scratch must be contiguous, fp32, of ", floats, " elements");
   for_dtype(x.scalar_type(), [&]<class T>() {
     cuda::rms_norm_backward<T>({.dx = written<T>(dx),
+                                .y = written<T>(normed),
                                 .dweight = written<float>(dweight),
                                 .scratch = written<float>(scratch),
                                 .dy = read<T>(dy),
@@ -119,6 +122,7 @@ void backward(const at::Tensor& dx_all, const at::Tensor& dweight, const at::Ten
                                 .cols = rows.cols,
                                 .group = rows.group,
                                 .dx_stride = row_stride(dx),
+                                .y_stride = row_stride(normed),
                                 .dy_stride = row_stride(dy),
                                 .x_stride = row_stride(x),
                                 .dresidual_stride = row_stride(dresidual)},
@@ -142,8 +146,8 @@ void add_rms_norm_forward(const at::Tensor& sum, const at::Tensor& y, const at::
 
 void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
                        const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
-                       const at::Tensor& dresidual, const at::Tensor& scratch) {
-  backward(dx, dweight, dy, x, weight, rstd, dresidual, scratch, whole(x));
+                       const at::Tensor& dresidual, const at::Tensor& normed, const at::Tensor& scratch) {
+  backward(dx, dweight, dy, x, weight, rstd, dresidual, normed, scratch, whole(x));
 }
 
 void head_norm_forward(const at::Tensor& y_packed, const at::Tensor& rstd, const at::Tensor& x_packed,
@@ -154,7 +158,7 @@ void head_norm_forward(const at::Tensor& y_packed, const at::Tensor& rstd, const
 void head_norm_backward(const at::Tensor& dx_packed, const at::Tensor& dweight, const at::Tensor& dy_packed,
                         const at::Tensor& x_packed, int64_t first_head, int64_t heads,
                         const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& scratch) {
-  backward(dx_packed, dweight, dy_packed, x_packed, weight, rstd, {}, scratch,
+  backward(dx_packed, dweight, dy_packed, x_packed, weight, rstd, {}, {}, scratch,
            heads_of(x_packed, first_head, heads, weight));
 }
 

@@ -19,11 +19,13 @@ void add_rms_norm_forward(const at::Tensor& sum, const at::Tensor& y, const at::
                           double eps);
 
 // dx = gradient through the norm + dresidual (undefined tensor: nothing added); dweight (H, fp32) is
-// accumulated (+=). dx may be dy or dresidual. scratch: for CUDA, fp32, contiguous, at least
-// cuda::rms_norm_backward_scratch elements; undefined: allocated here.
+// accumulated (+=). dx may be dy or dresidual. normed: gets what forward wrote into y, to the bit; undefined:
+// not wanted. scratch: for CUDA, fp32, contiguous, at least cuda::rms_norm_backward_scratch elements;
+// undefined: allocated here.
 void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
                        const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
-                       const at::Tensor& dresidual, const at::Tensor& scratch = {});
+                       const at::Tensor& dresidual, const at::Tensor& normed = {},
+                       const at::Tensor& scratch = {});
 
 // The norm of every head of a packed row, in place or not: packed tensors are (tokens, W) and heads
 // [first_head, first_head + heads) of head_dim = weight.size(0) elements are normalised; the rest of y

@@ -7,6 +7,20 @@
 #include <c10/core/GradMode.h>
 
 namespace narrowgauge::ops::cpu {
+namespace {
+
+// One definition, so that backward gives forward's bits again.
+void scale_rows(const at::Tensor& y, const at::Tensor& x, const at::Tensor& rstd, const at::Tensor& weight) {
+  at::Tensor target = y;
+  if (y.scalar_type() == at::kFloat) {
+    at::mul_out(target, x, rstd);
+    target.mul_(weight);
+  } else {
+    at::mul_out(target, at::mul(x, rstd), weight);
+  }
+}
+
+}  // namespace
 
 void rms_norm(const at::Tensor& y, const at::Tensor& rstd, const at::Tensor& sum, const at::Tensor& x,
               const at::Tensor& residual, const at::Tensor& weight, double eps) {
@@ -19,18 +33,12 @@ void rms_norm(const at::Tensor& y, const at::Tensor& rstd, const at::Tensor& sum
   at::Tensor root = rstd;
   at::linalg_vector_norm_out(root, input, 2, at::IntArrayRef{-1}, /*keepdim=*/true, at::kFloat);
   root.square_().div_(static_cast<double>(x.size(-1))).add_(eps).rsqrt_();
-  at::Tensor target = y;
-  if (y.scalar_type() == at::kFloat) {
-    at::mul_out(target, input, rstd);
-    target.mul_(weight);
-  } else {
-    at::mul_out(target, at::mul(input, rstd), weight);
-  }
+  scale_rows(y, input, rstd, weight);
 }
 
 void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
                        const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
-                       const at::Tensor& dresidual) {
+                       const at::Tensor& dresidual, const at::Tensor& normed) {
   const c10::NoGradGuard no_grad;
   if (x.numel() == 0) return;
   const int64_t cols = x.size(-1);
@@ -48,6 +56,7 @@ void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at
   } else {
     at::mul_out(target, work, rstd);
   }
+  if (normed.defined()) scale_rows(normed, x, rstd, weight);
 }
 
 }  // namespace narrowgauge::ops::cpu

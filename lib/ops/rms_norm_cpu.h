@@ -11,6 +11,6 @@ void rms_norm(const at::Tensor& y, const at::Tensor& rstd, const at::Tensor& sum
 
 void rms_norm_backward(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dy,
                        const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
-                       const at::Tensor& dresidual);
+                       const at::Tensor& dresidual, const at::Tensor& normed);
 
 }  // namespace narrowgauge::ops::cpu

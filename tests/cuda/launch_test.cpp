@@ -216,6 +216,11 @@ TEST_CASE("launchers refuse bad arguments before they launch") {
                                   .dy_stride = 4,
                                   .x_stride = 4};
   CHECK_THROWS_AS(rms_norm_backward(backward, limits, nullptr), LaunchError);
+  backward.scratch = p;
+  backward.dresidual = nullptr;
+  backward.y = p;  // that is dx
+  backward.y_stride = 4;
+  CHECK_THROWS_AS(rms_norm_backward(backward, limits, nullptr), LaunchError);
 }
 
 TEST_CASE("nothing to do launches nothing") {  // a launch would fail on a machine without a GPU

@@ -88,6 +88,15 @@ void check_rms_norm(at::Device device, at::ScalarType dtype, const NormCase& c) 
   ops::rms_norm_backward(over_residual, dweight_again, dy, x, weight, rstd, over_residual);
   CHECK(same_bits(over_residual, dx));
 
+  const at::Tensor normed = matrix();  // what forward gave, to the bit, and nothing else changes
+  const at::Tensor dweight_beside = start.clone();
+  in_place.copy_(dy);
+  ops::rms_norm_backward(in_place, dweight_beside, in_place, x, weight, rstd, dresidual, normed);
+  CHECK(same_bits(normed, y));
+  CHECK(same_bits(in_place, dx));
+  ops::rms_norm_backward(in_place, dweight_beside, dy, normed.copy_(x), weight, rstd, {}, normed);  // over x
+  CHECK(same_bits(normed, y));
+
   const at::Tensor before = dweight_again.clone();
   ops::rms_norm_backward(dx, dweight_again, at::zeros_like(dy), x, weight, rstd, dresidual);  // dy = 0
   CHECK(dx.equal(dresidual));
