@@ -60,7 +60,7 @@ void render(const std::string& folder) {
 }
 
 bench::Json measure(const std::string& what, const Config& config, const Arguments& arguments) {
-  bench::Machine machine(config.memory.budget, config.train.deterministic);
+  bench::Machine machine(config.memory.budget, config.train.is_deterministic());
   if (what == "kernels") return bench::bench_kernels(machine, config);
   if (what == "gemm") return bench::bench_gemm(machine, config, integers(arguments, "rows"));
   if (what == "attention") return bench::bench_attention(machine, config, integers(arguments, "batch"));

@@ -132,7 +132,7 @@ Json measure_attention(const Machine& machine, const Config& config, int64_t bat
       release_cached_memory();
     }
   }
-  train::set_numerics(config.train.deterministic);
+  train::set_numerics(config.train.is_deterministic());
   return {{"batch", batch}, {"context", shape.context}, {"kernels", kernels}};
 }
 

@@ -102,6 +102,7 @@ Json bench_step(Machine& machine, const Config& config, const StepOptions& optio
     if (!options.overlap) result["step"]["launch_overlap"] = false;
     result["clocks_end"] = machine.clocks();
     resolved.train.micro_batch = result["step"]["micro_batch"];
+    resolved.train.deterministic = result["step"]["deterministic"].get<bool>() ? "true" : "false";
     log_info(
         fmt::format("bench: {:.0f} tokens/s", result["step"]["tokens_per_second"]["median"].get<double>()));
     if (!options.speed_only) result["breakdown"] = measure_breakdown(trainee, machine.device());

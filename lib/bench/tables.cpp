@@ -138,15 +138,17 @@ Table speed_table(const Json& s) {
   const Json& rate = s["tokens_per_second"];
   const Json& peak = s["peak_bytes"];
   Table table{.title = "Training step on random tokens", .columns = {"what", "measured"}};
+  const std::string why = s.value("determinism", "");
   table.rows = {
       {"model", fmt::format("{} parameters, context {}",
                             format_count(static_cast<double>(s["parameters"].get<int64_t>())),
                             s["context"].get<int64_t>())},
       {"step", fmt::format("{} tokens, micro-batch {}, recompute {}", s["tokens_per_step"].get<int64_t>(),
                            s["micro_batch"].get<int64_t>(), text(s["recompute"]))},
-      {"numbers", fmt::format("{}, master {}, gradients {}, {}", text(s["dtype"]), text(s["master"]),
+      {"numbers", fmt::format("{}, master {}, gradients {}, {}{}", text(s["dtype"]), text(s["master"]),
                               text(s["grad_dtype"]),
-                              s["deterministic"].get<bool>() ? "deterministic" : "not deterministic")},
+                              s["deterministic"].get<bool>() ? "deterministic" : "not deterministic",
+                              why.empty() ? "" : " (" + why + ")")},
       {"attention, CUDA graphs",
        fmt::format("{}, {}", text(s["attention"]), s["cuda_graphs"].get<bool>() ? "on" : "off")},
       {"matrix products", text(s["algorithms"])},

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "lib/base/text.h"
+#include "lib/train/determinism.h"
 #include "lib/train/graph.h"
 #include "lib/train/kernel_choices.h"
 #include "lib/train/metrics.h"
@@ -35,6 +36,10 @@ Trainee::Trainee(Machine& machine, const Config& config)
   const at::Device device = machine.device();
   const auto kernels = train::choose_kernels(config_, machine.compute(), machine.timing_bytes(), "", {});
   algorithms_ = kernels.gemm;
+  const train::Determinism determinism =
+      train::resolve_determinism(config_, machine.compute(), kernels.products_ms, machine.cap());
+  config_.train.deterministic = determinism.on ? "true" : "false";
+  determinism_ = determinism.why;
   model_ = train::make_model(config_, device);
   train::remember_choices(kernels);
   train::set_initial_weights(*model_, config_);
@@ -93,7 +98,8 @@ Json Trainee::describe() const {
           {"dtype", config_.train.dtype},
           {"master", config_.train.dtype == "fp32" ? "none" : config_.optim.master},
           {"grad_dtype", config_.memory.grad_dtype},
-          {"deterministic", config_.train.deterministic},
+          {"deterministic", config_.train.is_deterministic()},
+          {"determinism", determinism_},
           {"attention", ops::attention_kernel_name(model_->attention_choice().kernel)},
           {"recompute", levels_text(config_.memory.recompute)},
           {"cuda_graphs", cuda_graphs_},

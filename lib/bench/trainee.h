@@ -28,7 +28,8 @@ class Trainee {
   Config config_;
   int64_t sequences_;
   bool cuda_graphs_;
-  std::string algorithms_;  // how those of matrix products were chosen
+  std::string algorithms_;   // how those of matrix products were chosen
+  std::string determinism_;  // why it is or is not; empty: the config says so
   std::unique_ptr<model::Transformer> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<train::Step> step_;

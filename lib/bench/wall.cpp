@@ -26,7 +26,7 @@ Json measure_wall(const Machine& machine, const Config& config) {
   }
   Json wall = {{"copy_gb_s", copy},
                {"gemm", gemm["us_per_token"]},
-               {"attention", fastest_attention(attention, config.train.deterministic)},
+               {"attention", fastest_attention(attention, config.train.is_deterministic())},
                {"traffic", least_traffic(config.model) / copy * 1e-3},
                {"loss", median(loss_cases(machine.device(), config.model, chunk).front()) /
                             static_cast<double>(chunk)},

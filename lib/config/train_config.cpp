@@ -17,7 +17,8 @@ ConfigSection train_section() {
   rows.choice("device", &T::device, {"auto", "cuda", "cpu"},
               "Where to train; auto: a GPU when there is one.");
   rows.choice("dtype", &T::dtype, {"bf16", "fp32"}, "Type of weights and activations.");
-  rows.boolean("deterministic", &T::deterministic, "The same config, seed and GPU give the same bits.");
+  rows.choice("deterministic", &T::deterministic, {"auto", "true", "false"},
+              "The same config, seed and GPU give the same bits; auto: if that costs at most 3 % of a step.");
   rows.choice("attention", &T::attention, {"auto", "flash", "cudnn", "math"},
               "Kernel of attention; auto: the fastest that can do the job, timed once a shape and card.");
   rows.choice("cuda_graphs", &T::cuda_graphs, {"auto", "on", "off"},

@@ -35,6 +35,17 @@ const ModelConfig& checked(const ModelConfig& config, const TransformerOptions& 
   return config;
 }
 
+ops::AttentionChoice choose_kernel(const ModelConfig& config, const TransformerOptions& options) {
+  try {
+    return ops::choose_attention(options.attention,
+                                 attention_job(config, options, options.micro_batch, options.max_context));
+  } catch (const std::invalid_argument& error) {
+    throw UserError(fmt::format("train.attention: {}", error.what()));
+  }
+}
+
+}  // namespace
+
 ops::AttentionJob attention_job(const ModelConfig& config, const TransformerOptions& options, int64_t batch,
                                 int64_t context) {
   return {.device = options.device,
@@ -46,19 +57,9 @@ ops::AttentionJob attention_job(const ModelConfig& config, const TransformerOpti
                     .head_dim = config.head_size()},
           .deterministic = options.deterministic,
           .document_mask = options.document_mask,
-          .workspace_limit = options.attention_workspace};
+          .workspace_limit = options.attention_workspace,
+          .timing = options.time_attention};
 }
-
-ops::AttentionChoice choose_kernel(const ModelConfig& config, const TransformerOptions& options) {
-  try {
-    return ops::choose_attention(options.attention,
-                                 attention_job(config, options, options.micro_batch, options.max_context));
-  } catch (const std::invalid_argument& error) {
-    throw UserError(fmt::format("train.attention: {}", error.what()));
-  }
-}
-
-}  // namespace
 
 Transformer::Transformer(const ModelConfig& config, const TransformerOptions& options)
     : config_(checked(config, options)),

@@ -43,9 +43,14 @@ struct TransformerOptions {
   int64_t attention_workspace = ops::kAttentionWorkspace;  // memory.attention_workspace
   bool deterministic = false;
   bool document_mask = false;
-  int64_t loss_chunk = 4096;  // tokens whose logits exist at once
-  ops::LossOptions loss;      // vocab 0: the model's
+  bool time_attention = true;  // false: a model that is only run; as AttentionJob::timing
+  int64_t loss_chunk = 4096;   // tokens whose logits exist at once
+  ops::LossOptions loss;       // vocab 0: the model's
 };
+
+// What attention is asked to do in a pass of that size.
+ops::AttentionJob attention_job(const ModelConfig& config, const TransformerOptions& options, int64_t batch,
+                                int64_t context);
 
 // Decoder: embedding, layers, final norm, output projection. Parameters are views of the arena and are
 // registered under their names, so parameters() and named_parameters() work as usual; the gradients of a

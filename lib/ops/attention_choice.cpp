@@ -82,6 +82,7 @@ AttentionChoice fastest(const std::vector<AttentionKernel>& able, const Attentio
   }
   std::optional<AttentionChoice> choice;
   if (const auto remembered = choices().remembered(key)) choice = from_json(*remembered, able);
+  if (!choice && !job.timing) return {.kernel = able.front(), .times = {}};
   if (!choice) {
     const auto times = time_attention(able, job);
     choice = AttentionChoice{.kernel = times.front().kernel, .times = times};
@@ -95,7 +96,7 @@ AttentionChoice automatic(const AttentionJob& job) {
   for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::cudnn}) {
     if (refusal(kernel, job).empty()) able.push_back(kernel);
   }
-  if (!able.empty() && able.back() == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job));
+  if (!able.empty() && able.back() == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job), job.timing);
   if (able.size() > 1) return fastest(able, job);
   return {.kernel = able.empty() ? AttentionKernel::math : able.front(), .times = {}};
 }
@@ -120,10 +121,24 @@ AttentionChoice choose_attention(const std::string& request, const AttentionJob&
     if (request != attention_kernel_name(kernel)) continue;
     const std::string why = refusal(kernel, job);
     if (!why.empty()) throw std::invalid_argument(request + " attention cannot be used here: " + why);
-    if (kernel == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job));
+    if (kernel == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job), job.timing);
     return {.kernel = kernel, .times = {}};
   }
   throw std::invalid_argument("unknown attention kernel '" + request + "' (auto, flash, cudnn or math)");
+}
+
+double attention_milliseconds(const std::string& request, const AttentionJob& job) {
+  const AttentionChoice choice = choose_attention(request, job);
+  if (!choice.times.empty()) return choice.times.front().milliseconds;
+  const std::string key = fmt::format("attention time {}{} {}", attention_kernel_name(choice.kernel),
+                                      job.document_mask ? " documents" : "",
+                                      attention_key(job.shape, job.deterministic, job.workspace_limit));
+  const auto known = choices().find(key);
+  const auto value = known ? known : choices().remembered(key);
+  const double time = value && value->is_number() ? value->get<double>()
+                                                  : time_attention({choice.kernel}, job).front().milliseconds;
+  choices().store(key, time);
+  return time;
 }
 
 AttentionKernel usable_kernel(AttentionKernel chosen, const AttentionJob& job) {

@@ -20,6 +20,9 @@ struct AttentionJob {
   bool deterministic = false;  // backward gives the same bits twice
   bool document_mask = false;
   int64_t workspace_limit = kAttentionWorkspace;  // as in Attention
+  // false: nothing is timed, and what choices() does not know is done by flash where that can, by cuDNN's
+  // first plans where it is asked for.
+  bool timing = true;
 };
 
 struct AttentionChoice {
@@ -42,6 +45,10 @@ std::string describe(const AttentionChoice& choice);
 // at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false) is in force: the caller sets it
 // before this call. Everything else always is.
 AttentionChoice choose_attention(const std::string& request, const AttentionJob& job);
+
+// Milliseconds that forward and backward of a job take by the kernel that choose_attention() gives: timed
+// unless choices() knows. Throws as that does.
+double attention_milliseconds(const std::string& request, const AttentionJob& job);
 
 // What runs a job of another shape than the kernel was chosen for: `chosen` if it can, else flash, else math.
 // Nothing is timed; the first call for a shape may plan, as attention_scratch_bytes does.

@@ -34,8 +34,9 @@ const CudnnSetup& cudnn_setup(const CudnnJob& job);
 // Why cuDNN cannot do the job; empty when it can.
 std::string cudnn_refusal(const CudnnJob& job);
 
-// Finds the fastest setup and puts it into force, unless choices() has the answer, in force or remembered.
-void tune_cudnn(const CudnnJob& job);
+// Finds the fastest setup and puts it into force, unless choices() has the answer, in force or remembered;
+// without `timing` only the latter.
+void tune_cudnn(const CudnnJob& job, bool timing);
 
 // "B1 T4096 Hq16 Hk16 D112", and what a deterministic backward adds: of a job, for keys of choices().
 std::string attention_key(const AttentionShape& shape, bool deterministic, int64_t workspace_limit);

@@ -123,10 +123,11 @@ CudnnTrials try_cudnn(const CudnnJob& job) {
   return trials;
 }
 
-void tune_cudnn(const CudnnJob& job) {
+void tune_cudnn(const CudnnJob& job, bool timing) {
   const std::string key = detail::cudnn_setup_key(job);
   if (choices().find(key)) return;
   if (const auto remembered = choices().remembered(key)) return choices().store(key, *remembered);
+  if (!timing) return;
   const CudnnTrials trials = try_cudnn(job);
   CudnnSetup best = fastest(trials.backward, cudnn_setup(job));
   best.forward = fastest(trials.forward, best).forward;

@@ -55,7 +55,8 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
                              const std::string& saved, const fs::path& path) {
   ops::choices().clear();
   if (!device.device.is_cuda()) return {};
-  KernelChoices kernels{.place = ops::choice_place(device.device), .gemm = {}, .cache = {}};
+  KernelChoices kernels;
+  kernels.place = ops::choice_place(device.device);
   load_saved(*kernels.place, saved, path);
   if (config.train.dtype != "bf16" || !config.train.tune_kernels) {
     const char* const why = config.train.tune_kernels ? "fp32" : "train.tune_kernels is false";
@@ -74,6 +75,7 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
                     timings.refused, timings.products(), kernels.place->cublaslt));
   }
   remember_choices(kernels);
+  kernels.products_ms = 1e-3 * timings.chosen_us;
   const double gain = timings.chosen_us > 0 ? 100 * (timings.first_us / timings.chosen_us - 1) : 0;
   kernels.gemm = fmt::format("{} shapes, algorithms {}; best over first heuristic {:.1f} %",
                              timings.products(), sources(timings, kernels.cache), gain);
@@ -86,6 +88,14 @@ void remember_choices(const KernelChoices& kernels) {
   if (news.empty()) return;
   ops::save_choice_cache(kernels.cache, *kernels.place, news);
   ops::choices().remember_json(news);
+}
+
+void recall_choices(const ComputeDevice& device, const std::string& saved, const fs::path& path) {
+  ops::choices().clear();
+  if (!device.device.is_cuda()) return;
+  const ops::ChoicePlace place = ops::choice_place(device.device);
+  load_saved(place, saved, path);
+  ops::choices().remember_json(ops::load_choice_cache(ops::choice_cache_path(), place));
 }
 
 std::string choices_in_force(const KernelChoices& kernels) {

@@ -14,6 +14,7 @@ namespace narrowgauge::train {
 struct KernelChoices {
   std::optional<ops::ChoicePlace> place;  // none on the CPU
   std::string gemm;                       // for the start report; empty on the CPU
+  double products_ms = 0;                 // all products of a micro-batch; 0: they were not timed
   std::filesystem::path cache;            // of this run; empty: none
 };
 
@@ -27,6 +28,10 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
 
 // Writes into the cache what was chosen since (attention is, with the model) and it lacks.
 void remember_choices(const KernelChoices& kernels);
+
+// Puts into force what a checkpoint has and makes the disk cache known, for a model that is only run: nothing
+// is timed. `saved` and `path` as above.
+void recall_choices(const ComputeDevice& device, const std::string& saved, const std::filesystem::path& path);
 
 // choices.json for a checkpoint; empty when nothing was chosen.
 std::string choices_in_force(const KernelChoices& kernels);

@@ -30,7 +30,7 @@ Session::Session(const TrainRequest& request)
       device(open_device(config.train.device)),
       cuda_graphs(use_cuda_graphs(config.train.cuda_graphs, device.device)),
       corpus(open_corpus(config)) {
-  set_numerics(config.train.deterministic);
+  set_numerics(config.train.is_deterministic());
   memory = std::make_unique<DeviceMemory>(device, config.memory.budget);
   config = resolve_auto(std::move(config), memory->cap());
   if (const auto step = folder.resume_step()) {
@@ -64,7 +64,10 @@ void Session::restore(int64_t step, bool allow_data_change) {
                     "another train.tokens_per_step (it was {})",
                     saved.sequences, sequences(), saved.config.train.tokens_per_step));
   }
+  const bool as_before = config.train.deterministic == "auto";
+  if (as_before) config.train.deterministic = saved.config.train.deterministic;
   choose(saved.choices, folder.checkpoints().choices_file(step));
+  if (as_before) determinism.why = "auto: as the checkpoint was";
   model = make_model(config, device.device);
   optimizer = make_optimizer(config, *model);
   folder.checkpoints().load_tensors(step, named_weights(model->arena()), optimizer->state_tensors());
@@ -75,6 +78,8 @@ void Session::restore(int64_t step, bool allow_data_change) {
 
 void Session::choose(const std::string& saved, const std::filesystem::path& path) {
   kernels = choose_kernels(config, device, std::min(kTimingBytes, memory->cap() / 2), saved, path);
+  determinism = resolve_determinism(config, device, kernels.products_ms, memory->cap());
+  config.train.deterministic = determinism.on ? "true" : "false";
 }
 
 std::unique_ptr<data::Loader> Session::make_loader() const {

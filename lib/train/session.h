@@ -3,6 +3,7 @@
 
 #include "lib/data/loader.h"
 #include "lib/train/corpus.h"
+#include "lib/train/determinism.h"
 #include "lib/train/device.h"
 #include "lib/train/kernel_choices.h"
 #include "lib/train/run_folder.h"
@@ -38,12 +39,13 @@ struct Session {
   Position position;
   std::unique_ptr<DeviceMemory> memory;
   KernelChoices kernels;
+  Determinism determinism;
   std::unique_ptr<model::Transformer> model;
   std::unique_ptr<optim::Optimizer> optimizer;
 
  private:
   void restore(int64_t step, bool allow_data_change);
-  // `saved` and `path` as in train::choose_kernels.
+  // Kernels and determinism. `saved` and `path` as in train::choose_kernels.
   void choose(const std::string& saved, const std::filesystem::path& path);
   void reserve_slab();
 };

@@ -19,22 +19,6 @@ layout::Element element(const std::string& dtype) {
   return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
 }
 
-// Bytes that the run holds and one training pass needs at a level; attention's scratch comes on top.
-int64_t planned_bytes(const Config& config, RecomputeLevel level) {
-  const layout::StaticBytes fixed = static_bytes(config);
-  const layout::StepShape step{
-      .purpose = layout::Purpose::train,
-      .batch = config.train.micro_batch,
-      .context = config.data.context,
-      .levels = std::vector<RecomputeLevel>(static_cast<size_t>(config.model.layers), level),
-      .element = element(config.train.dtype),
-      .loss_chunk = config.memory.loss_chunk,
-      .attention_scratch = 0,
-      .limits = std::nullopt};
-  return fixed.weights + fixed.all_gradients() + fixed.optimizer() + cuda::kGemmWorkspaceBytes +
-         layout::Layout(config.model, step).bytes();
-}
-
 at::ScalarType scalar_type(const std::string& name) { return name == "bf16" ? at::kBFloat16 : at::kFloat; }
 
 void require_same_model(const ModelConfig& config, const ModelConfig& found) {
@@ -68,31 +52,50 @@ layout::StaticBytes static_bytes(const Config& config) {
                               element(fp32 ? config.train.dtype : config.memory.grad_dtype));
 }
 
+int64_t planned_bytes(const Config& config) {
+  const layout::StaticBytes fixed = static_bytes(config);
+  std::vector<RecomputeLevel> levels = config.memory.recompute;
+  if (levels.size() == 1) levels.resize(static_cast<size_t>(config.model.layers), levels[0]);
+  const layout::StepShape step{.purpose = layout::Purpose::train,
+                               .batch = config.train.micro_batch,
+                               .context = config.data.context,
+                               .levels = levels,
+                               .element = element(config.train.dtype),
+                               .loss_chunk = config.memory.loss_chunk,
+                               .attention_scratch = 0,
+                               .limits = std::nullopt};
+  return fixed.weights + fixed.all_gradients() + fixed.optimizer() + cuda::kGemmWorkspaceBytes +
+         layout::Layout(config.model, step).bytes();
+}
+
 Config resolve_auto(Config config, int64_t bytes) {
   if (config.train.micro_batch == 0) config.train.micro_batch = 1;
   if (!config.memory.recompute.empty()) return config;
   using enum RecomputeLevel;
   for (const RecomputeLevel level : {none, elementwise, ffn, ffn_qkv, block}) {
     config.memory.recompute = {level};
-    if (planned_bytes(config, level) + kOtherBytes <= bytes) break;
+    if (planned_bytes(config) + kOtherBytes <= bytes) break;
   }
   return config;
 }
 
+model::TransformerOptions model_options(const Config& config, at::Device device) {
+  return {.dtype = scalar_type(config.train.dtype),
+          .device = device,
+          .max_context = config.data.context,
+          .micro_batch = config.train.micro_batch,
+          .recompute = config.memory.recompute,
+          .attention = config.train.attention,
+          .attention_workspace = config.memory.attention_workspace,
+          .deterministic = config.train.is_deterministic(),
+          .document_mask = config.data.document_mask,
+          .time_attention = true,
+          .loss_chunk = config.memory.loss_chunk,
+          .loss = {.vocab = config.model.vocab_size, .z_loss = config.train.z_loss}};
+}
+
 std::unique_ptr<model::Transformer> make_model(const Config& config, at::Device device) {
-  const model::TransformerOptions options{
-      .dtype = scalar_type(config.train.dtype),
-      .device = device,
-      .max_context = config.data.context,
-      .micro_batch = config.train.micro_batch,
-      .recompute = config.memory.recompute,
-      .attention = config.train.attention,
-      .attention_workspace = config.memory.attention_workspace,
-      .deterministic = config.train.deterministic,
-      .document_mask = config.data.document_mask,
-      .loss_chunk = config.memory.loss_chunk,
-      .loss = {.vocab = config.model.vocab_size, .z_loss = config.train.z_loss}};
-  return std::make_unique<model::Transformer>(config.model, options);
+  return std::make_unique<model::Transformer>(config.model, model_options(config, device));
 }
 
 void set_initial_weights(model::Transformer& model, const Config& config) {

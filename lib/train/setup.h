@@ -14,10 +14,16 @@ namespace narrowgauge::train {
 // What a run of this config holds from start to end.
 layout::StaticBytes static_bytes(const Config& config);
 
+// Bytes that the run holds and one training pass needs, once nothing of memory.recompute and
+// train.micro_batch is auto; attention's scratch and what lies outside the allocator come on top.
+int64_t planned_bytes(const Config& config);
+
 // "auto" replaced by its choice: micro-batch 1; for all layers the recompute level that keeps most while the
 // run fits into `bytes` of device memory by the sizes of lib/layout, with room for library modules; block
 // where none fits or `bytes` is 0 (no GPU).
 Config resolve_auto(Config config, int64_t bytes);
+
+model::TransformerOptions model_options(const Config& config, at::Device device);
 
 // The model with storage for its weights, which are not set yet. UserError when train.attention cannot be
 // met.

@@ -30,13 +30,14 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
   const Config& config = session.config;
   const model::Transformer& model = *session.model;
   const int64_t parameters = config.model.parameter_count();
-  const bool deterministic = config.train.deterministic || session.device.device.is_cpu();
+  const bool deterministic = session.determinism.on || session.device.device.is_cpu();
   const std::string recompute = recompute_text(config.memory.recompute);
   const int64_t train_tokens = session.corpus.train.range.end - session.corpus.train.range.begin;
-  log_info(fmt::format("narrowgauge {}: {} parameters on {}, {}, attention {}, {}", kVersion,
+  const std::string& why = session.determinism.why;
+  log_info(fmt::format("narrowgauge {}: {} parameters on {}, {}, attention {}, {}deterministic{}", kVersion,
                        format_count(static_cast<double>(parameters)), session.device.name, config.train.dtype,
-                       ops::describe(model.attention_choice()),
-                       deterministic ? "deterministic" : "not deterministic"));
+                       ops::describe(model.attention_choice()), deterministic ? "" : "not ",
+                       why.empty() ? "" : " (" + why + ")"));
   log_info(
       fmt::format("data: {} tokens of training, {}, {}", format_count(static_cast<double>(train_tokens)),
                   validation_text(session.corpus.val),
@@ -54,6 +55,7 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
                   {"attention", ops::attention_kernel_name(model.attention_choice().kernel)},
                   {"gemm", session.kernels.gemm},
                   {"deterministic", deterministic},
+                  {"determinism", why},
                   {"recompute", recompute},
                   {"cuda_graphs", session.cuda_graphs},
                   {"micro_batch", config.train.micro_batch},

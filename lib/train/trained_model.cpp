@@ -1,6 +1,7 @@
 #include "lib/train/trained_model.h"
 
 #include "lib/train/checkpoint.h"
+#include "lib/train/kernel_choices.h"
 #include "lib/train/run_folder.h"
 #include "lib/train/setup.h"
 
@@ -11,15 +12,19 @@ TrainedModel load_trained_model(const std::filesystem::path& run, const std::str
   const CheckpointStore store(run);
   TrainedModel trained;
   trained.step = find_checkpoint(store, run, step);
-  trained.config = store.read_state(trained.step).config;
+  const CheckpointState state = store.read_state(trained.step);
+  trained.config = state.config;
   if (!device.empty()) {
     trained.config.train.device = device;
     trained.config.train.attention = "auto";  // the kernel that was asked for may not exist there
   }
   const ComputeDevice where = open_device(trained.config.train.device);
-  set_numerics(trained.config.train.deterministic);
+  set_numerics(trained.config.train.is_deterministic());
   trained.memory = std::make_unique<DeviceMemory>(where, trained.config.memory.budget);
-  trained.model = make_model(trained.config, where.device);
+  recall_choices(where, state.choices, store.choices_file(trained.step));
+  model::TransformerOptions options = model_options(trained.config, where.device);
+  options.time_attention = false;
+  trained.model = std::make_unique<model::Transformer>(trained.config.model, options);
   store.load_tensors(trained.step, named_weights(trained.model->arena()), {});
   trained.tokenizer = data::load_tokenizer(run);
   trained.tokens_are_bytes =

@@ -181,7 +181,7 @@ bench() { # kernels, products, attention and the step, not deterministic and det
   local what name flags setting
   for what in ${BENCH:-kernels gemm attention step step-deterministic}; do
     name=$what flags=(--set memory.budget=$budget)
-    if [ "${what%-deterministic}" != "$what" ]; then flags+=(--set train.deterministic=true); fi
+    if [ "${what%-deterministic}" != "$what" ]; then flags+=(--set train.deterministic=true); else flags+=(--set train.deterministic=false); fi
     if [ "${what#step}" != "$what" ]; then
       flags+=(--kernels --set optim.master=stochastic)
       for setting in ${SETTINGS:-}; do flags+=(--set "$setting"); done

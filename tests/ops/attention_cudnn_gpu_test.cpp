@@ -153,7 +153,7 @@ TEST_CASE("every plan of cudnn's that is tried gives the right bits, and the fas
       }
 
       ops::choices().clear();
-      ops::tune_cudnn(job);
+      ops::tune_cudnn(job, /*timing=*/true);
       const nlohmann::json tuned = ops::choices().to_json();
       REQUIRE(tuned.size() == 1);
       const ops::CudnnSetup& setup = ops::cudnn_setup(job);
@@ -167,7 +167,7 @@ TEST_CASE("every plan of cudnn's that is tried gives the right bits, and the fas
       changed.begin().value()["heads"] = other.setup.group.heads;
       changed.begin().value()["batch"] = other.setup.group.batch;
       ops::choices().load_json(changed);
-      ops::tune_cudnn(job);
+      ops::tune_cudnn(job, /*timing=*/true);
       CHECK(ops::cudnn_setup(job).backward.name() == other.setup.backward.name());
       changed.begin().value()["backward"] = "slide rule";
       ops::choices().load_json(changed);

@@ -38,7 +38,7 @@ Config small_config(const std::string& dtype, int64_t context) {
   config.train.dtype = dtype;
   config.train.micro_batch = 1;
   config.train.tokens_per_step = kSequences * context;
-  config.train.deterministic = true;
+  config.train.deterministic = "true";
   config.memory.recompute = {RecomputeLevel::none};
   config.memory.grad_dtype = dtype;
   config.memory.loss_chunk = 4096;

@@ -5,6 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/base/interruption.h"
 #include "lib/train/cards.h"
+#include "lib/train/determinism.h"
 #include "lib/train/metrics.h"
 #include "lib/train/progress.h"
 #include "lib/train/signals.h"
@@ -116,6 +117,34 @@ TEST_CASE("prompts are text, or ids without a tokenizer") {
   REQUIRE_THROWS_AS(prompt_tokens("three", nullptr, 5, -1), UserError);
   TextStream ids(nullptr);
   REQUIRE(ids.push(7) + ids.push(8) + ids.finish() == "7 8 ");
+}
+
+TEST_CASE("determinism is on where its price is small and its scratch fits") {
+  const auto decide = [](double extra_ms, int64_t scratch) {
+    return decide_determinism(
+        {.extra_ms = extra_ms, .micro_batch_ms = 100, .extra_bytes = scratch, .free_bytes = 1000});
+  };
+  CHECK(decide(2.96, 1000).on);
+  CHECK(decide(2.96, 1000).why == "auto: it costs at most 3.0 % of a step");
+  CHECK(decide(-1, 0).on);  // the deterministic kernel was no slower
+  CHECK(decide(-1, 0).why == "auto: it costs nothing here");
+  CHECK_FALSE(decide(3.1, 0).on);
+  CHECK(decide(7.44, 0).why == "auto: it would cost up to 7.4 % of a step, more than 3 %");
+  CHECK_FALSE(decide(1, 1001).on);
+  CHECK(decide(1, int64_t{544} << 20).why == "auto: its 544.0 MiB of scratch do not fit beside this plan");
+  const double nan = std::nan("");
+  CHECK_FALSE(decide(nan, 0).on);
+}
+
+TEST_CASE("determinism costs nothing on the CPU, and the config has the last word") {
+  Config config;
+  const ComputeDevice cpu;
+  CHECK(config.train.deterministic == "auto");
+  CHECK(resolve_determinism(config, cpu, 0, 0).on);
+  CHECK(resolve_determinism(config, cpu, 0, 0).why == "auto: it costs nothing here");
+  config.train.deterministic = "false";
+  CHECK_FALSE(resolve_determinism(config, cpu, 0, 0).on);
+  CHECK(resolve_determinism(config, cpu, 0, 0).why.empty());
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Config byte_config(const std::string& corpus, const std::string& device, const s
   config.optim.warmup_steps = 5;
   config.train.device = device;
   config.train.dtype = dtype;
-  config.train.deterministic = true;
+  config.train.deterministic = "true";
   config.train.tokens_per_step = 16 * context;
   config.train.micro_batch = 16;
   config.train.save_every = 0;

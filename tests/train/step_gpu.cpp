@@ -2,9 +2,11 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include "lib/ops/choices.h"
 #include "lib/ops/gemm.h"
 #include "lib/train/device.h"
 #include "lib/train/residency.h"
+#include "lib/train/trained_model.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/train/bad_gradient.h"
@@ -117,6 +119,37 @@ TEST_CASE("a resumed run uses the kernels of its checkpoint") {
   train_run(config, folder / "heuristics");
   CHECK(kernel_report(folder / "heuristics") == "first heuristics (train.tune_kernels is false)");
   CHECK(ops::unchosen_gemms() == 18);
+}
+
+TEST_CASE("train.deterministic auto is decided once and kept by a resume") {
+  const TemporaryFolder folder;
+  Config config = byte_config(write_corpus(folder.path()), "cuda", "bf16", 2, 128, 128);
+  config.train.deterministic = "auto";
+  config.train.steps = 4;
+  std::filesystem::remove(kernel_cache());
+  train_run(config, folder / "run");
+  const auto first = rows(folder / "run", "start").back();
+  INFO(first);
+  CHECK(first.at("determinism").get<std::string>().starts_with("auto: it "));
+  const std::string cache = read_text(kernel_cache());
+  CHECK(cache.find("attention bf16 B16 T128") != std::string::npos);
+  CHECK(cache.find(" deterministic in ") != std::string::npos);  // both ways were timed
+  const bool on = first.at("deterministic").get<bool>();
+  train_run(config, folder / "second");
+  CHECK(rows(folder / "second", "start").back().at("determinism") == first.at("determinism"));
+  CHECK(read_text(kernel_cache()) == cache);  // and not again
+
+  config.train.steps = 6;
+  std::filesystem::remove(kernel_cache());
+  train_run(config, folder / "run", "auto");
+  const auto resumed = rows(folder / "run", "start").back();
+  CHECK(resumed.at("determinism") == "auto: as the checkpoint was");
+  CHECK(resumed.at("deterministic").get<bool>() == on);
+
+  std::filesystem::remove(kernel_cache());  // a model that is only run takes the checkpoint's kernels
+  const train::TrainedModel trained = train::load_trained_model(folder / "run", "", "");
+  CHECK(ops::attention_kernel_name(trained.model->attention_choice().kernel) == resumed.at("attention"));
+  CHECK(ops::choices().news() == nlohmann::json::object());
 }
 
 TEST_CASE("memory that has left the card is found by its speed") {
