@@ -3,15 +3,15 @@
 
 namespace narrowgauge::cuda {
 
-// From now on every kernel launch of cuda/ and every call of launch_delay() keeps the host busy for so many
-// microseconds (at least; the clock's resolution comes on top). 0, the initial value: no cost beyond one
-// relaxed read. For the whole process, from any thread. Measurements only, and a lower bound: LibTorch's own
-// launches (copies, fills, a library's second kernel behind one call) are not delayed, and the device sees
-// nothing of it, so a delay shows only where the host was not ahead anyway. Throws LaunchError when it is
-// negative or not finite.
+// From now on every kernel launch of cuda/ and every call of launch_delay() (each product, attention pass and
+// graph) keeps the host busy for so many microseconds (at least; the clock's resolution comes on top). 0, the
+// initial value: no cost beyond one relaxed read. For the whole process, from any thread. Measurements only,
+// and a lower bound: LibTorch's own launches (copies, fills, a library's second kernel behind one call) are
+// not delayed, and the device sees nothing of it, so a delay shows only where the host is not ahead anyway.
+// Throws LaunchError when it is negative or not finite.
 void set_launch_delay(double microseconds);
 
-// Called at a launch that is not made by cuda/: a library's product or attention, a captured graph.
+// Called at a launch that is not made by cuda/.
 void launch_delay();
 
 }  // namespace narrowgauge::cuda

@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+#include "cuda/launch_delay.h"
 #include "lib/ops/attention_kernels.h"
 
 namespace narrowgauge::ops::detail {
@@ -27,6 +28,7 @@ void flash_cuda_forward(const AttentionResult& result, const at::Tensor& qkv, co
   const at::Tensor& cu = documents.cu_seqlens;
   const auto cu_seqlens = cu.defined() ? std::optional(cu) : std::nullopt;
   const Heads h = kernel_heads(qkv, s, cu.defined());
+  cuda::launch_delay();
   auto [out, lse, rng, unused, debug] = at::_flash_attention_forward(
       h.q, h.k, h.v, cu_seqlens, cu_seqlens, s.context, s.context, /*dropout_p=*/0.0, /*is_causal=*/true,
       /*return_debug_mask=*/false);
@@ -41,6 +43,7 @@ void flash_cuda_backward(const Backward& a, const AttentionShape& s, const Docum
   const at::Tensor unused = at::empty({2}, a.qkv.options().dtype(at::kUInt64));
   const at::Tensor lse = cu.defined() ? a.forward.lse.view({s.heads, s.batch * s.context})
                                       : a.forward.lse.view({s.batch, s.heads, s.context});
+  cuda::launch_delay();
   const auto [dq, dk, dv] = at::_flash_attention_backward(
       a.dout.view(h.q.sizes()), h.q, h.k, h.v, a.forward.out.view(h.q.sizes()), lse, cu, cu, s.context,
       s.context, /*dropout_p=*/0.0, /*is_causal=*/true, unused, unused);

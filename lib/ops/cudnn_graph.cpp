@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/launch_delay.h"
+
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
 }
@@ -206,6 +208,7 @@ int64_t Plan::workspace_bytes() const { return impl_->workspace; }
 
 void Plan::run(std::span<void* const> tensors, void* workspace, cuda::Stream stream) const {
   std::vector<void*> pointers(tensors.begin(), tensors.end());  // in the order of their numbers
+  cuda::launch_delay();
   const std::lock_guard lock(handle_mutex());
   if (fe::detail::set_stream(impl_->handle, stream) != CUDNN_STATUS_SUCCESS) {
     throw std::runtime_error("cuDNN does not accept the stream");

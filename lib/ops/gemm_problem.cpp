@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "cuda/gemm_workspace.h"
+#include "cuda/launch_delay.h"
 
 namespace narrowgauge::ops {
 namespace {
@@ -168,6 +169,7 @@ bool GemmProblem::takes(const GemmAlgorithm& algorithm) const {
 
 cublasStatus_t GemmProblem::run(const GemmAlgorithm& algorithm, void* c, const void* a, const void* b,
                                 cudaStream_t stream) const {
+  cuda::launch_delay();
   const float alpha = 1;
   const float beta = shape_.accumulate ? 1 : 0;
   return cublaslt().matmul(device_.handle, operation_.get(), &alpha, b, left_.get(), a, right_.get(), &beta,
