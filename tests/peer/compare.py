@@ -5,7 +5,7 @@ usage: compare.py run|sweep|table --results FILE [--program narrowgauge] [--seco
   sweep  narrowgauge with micro-batch 1, 2, 4 x context 1024 ... 8192, then 124M, 977M and 1.5B models in the same cap
   table  both as Markdown
 A run's result is one JSON line in FILE, and a run that has one is not repeated: after --seconds call it again until it says that
-nothing is left. --set replaces the settings of narrowgauge's runs, SETTINGS below."""
+nothing is left. --set adds to the settings of narrowgauge's runs, STACKS below."""
 import argparse
 import json
 import os
@@ -27,9 +27,8 @@ parser.add_argument("--results", required=True)
 parser.add_argument("--program", default=os.path.join(ROOT, "build", "narrowgauge"))
 parser.add_argument("--seconds", type=float, default=420)
 parser.add_argument("--commit", default="")
-parser.add_argument("--set", action="append", default=[], help="of narrowgauge's runs (default: memory.recompute=none)")
+parser.add_argument("--set", action="append", default=[], help="more settings of narrowgauge's runs")
 a = parser.parse_args()
-SETTINGS = a.set or ["memory.recompute=none"]
 started = time.time()
 
 
@@ -86,15 +85,21 @@ def run_compiled(optimizer):
 
 
 def ours(*settings):
-    return lambda: run_narrowgauge("configs/1b-16gb.yaml", [*SETTINGS, *settings])
+    return lambda: run_narrowgauge("configs/1b-16gb.yaml", [*settings, *a.set])
+
+
+def levels(**counts):
+    """memory.recompute for as many layers at each level."""
+    return "memory.recompute=[" + ",".join(name for name, count in counts.items() for _ in range(count)) + "]"
 
 
 STACKS = {
-    "narrowgauge": ours("optim.master=stochastic"),
+    "narrowgauge": ours("optim.master=stochastic", "train.micro_batch=2", "memory.recompute=elementwise"),
     "torch.compile, fused AdamW": lambda: run_compiled("fused"),
-    "narrowgauge, deterministic": ours("optim.master=stochastic", "train.deterministic=true"),
+    "narrowgauge, deterministic": ours("optim.master=stochastic", "train.deterministic=true", "train.micro_batch=2",
+                                       levels(ffn=6, elementwise=18)),
     "torch.compile, 8-bit AdamW": lambda: run_compiled("8bit"),
-    "narrowgauge, split master": ours("optim.master=split"),
+    "narrowgauge, split master": ours("optim.master=split", "train.micro_batch=1", "memory.recompute=elementwise"),
 }
 
 
@@ -147,39 +152,21 @@ def run_stacks():
 # --- sweep ----------------------------------------------------------------------------------------------------------------
 
 
-def level_settings(layers):
-    """Names and values of memory.recompute, from the fastest to the smallest. Layers that keep more come last: their tensors live
-    shortest."""
-    def half(first, second):
-        count = layers // 2
-        return f"{first} x {count}, {second} x {layers - count}", "[" + ",".join([first] * count + [second] * (layers - count)) + "]"
-    whole = lambda level: (level, level)
-    return [whole("none"), half("elementwise", "none"), whole("elementwise"), half("ffn", "elementwise"), whole("ffn"),
-            whole("ffn+qkv"), whole("block")]
-
-
 LARGE = ["model.hidden_size=2048", "model.ffn_size=5504", "model.layers=28"]  # 1.48 billion parameters
 CASES = {}
 for length in (1024, 2048, 4096, 8192):
     for sequences in (1, 2, 4):
         CASES[f"sweep/977M/context {length}/micro-batch {sequences}"] = (
-            "configs/1b-16gb.yaml", 24, ["optim.master=stochastic", f"data.context={length}", f"train.micro_batch={sequences}"])
-CASES["sweep/124M/context 1024/micro-batch 16"] = ("configs/124m.yaml", 12, ["optim.master=stochastic"])
-CASES["sweep/977M/context 4096/micro-batch 1, split"] = (
-    "configs/1b-16gb.yaml", 24, ["optim.master=split", "train.micro_batch=1"])
+            "configs/1b-16gb.yaml", ["optim.master=stochastic", f"data.context={length}", f"train.micro_batch={sequences}"])
+CASES["sweep/124M/context 1024/micro-batch 16"] = ("configs/124m.yaml", ["optim.master=stochastic"])
+CASES["sweep/977M/context 4096/micro-batch 1, split"] = ("configs/1b-16gb.yaml", ["optim.master=split", "train.micro_batch=1"])
 CASES["sweep/1.5B/context 4096/micro-batch 1"] = (
-    "configs/1b-16gb.yaml", 28, ["optim.master=stochastic", "train.micro_batch=1", *LARGE])
+    "configs/1b-16gb.yaml", ["optim.master=stochastic", "train.micro_batch=1", *LARGE])
 
 
 def sweep():
-    for key, (config, layers, settings) in CASES.items():
-        fitting = 0
-        for name, value in level_settings(layers):
-            run = lambda: run_narrowgauge(config, [*settings, f"memory.recompute={value}"], steps=6)
-            row = measured(f"{key}/{name}", run)
-            fitting += row["status"] == "ok"
-            if fitting == 2:  # what recomputes more is slower, unless memory was so short that the allocator had to tidy up
-                break
+    for key, (config, settings) in CASES.items():
+        measured(key, lambda: run_narrowgauge(config, settings, steps=6))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------------
@@ -219,17 +206,15 @@ def sweep_table():
     rows = recorded()
     print("\n| model | context | micro-batch | tokens/s | recompute | reserved GiB |\n|---|---|---|---:|---|---:|")
     for key in CASES:
-        mine = [row for row in rows if row["key"].startswith(key + "/")]
-        if not mine:
+        row = next((row for row in rows if row["key"] == key), None)
+        if row is None:
             continue
         _, model, context, batch = key.split("/")
-        good = [row for row in mine if row["status"] == "ok"]
         names = f"| {model} | {context.split()[-1]} | {batch.split(' ', 1)[1]} |"
-        if good:
-            row = max(good, key=lambda r: r["tokens_per_second"])
+        if row["status"] == "ok":
             print(f"{names} {row['tokens_per_second']:.0f} | {row['recompute']} | {gib(row, 'reserved')} |")
         else:
-            print(f"{names} {mine[-1]['status']} | | |")
+            print(f"{names} {row['status']} | | |")
 
 
 if a.part == "table":
