@@ -67,8 +67,9 @@ struct Staged {
 
 // Blocks walk over the rows; `lanes` threads share a row, N vectors a thread. While a row is worked on, the
 // next one is copied to shared memory. dweight is summed in registers over the rows of a thread, then over
-// the block: groups of a warp by shuffles, warps in their order.
-template <class T, int N>
+// the block: groups of a warp by shuffles, warps in their order. kNormed: y is written; a kernel of its own,
+// so that the other one keeps its registers.
+template <class T, int N, bool kNormed>
 __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N))
     rms_norm_backward_kernel(RmsNormBackward<T> a, int lanes) {
   wait_for_inputs();
@@ -152,15 +153,16 @@ __global__ void __launch_bounds__(kRmsNormThreads, rms_norm_backward_residency(N
       widen(w, weight[i]);
       widen(f, x[i]);
       widen(dx, dy[i]);
+      if constexpr (kNormed) {  // before dx: after it, more registers are alive
+        float y[V];
+#pragma unroll
+        for (int k = 0; k < V; ++k) y[k] = f[k] * rstd * w[k];
+        store_vec(place.of(a.y, a.y_stride) + c * V, round_vec<T>(y));
+      }
       if (a.dresidual) widen(r, *staged.at(turn, 2, i));
 #pragma unroll
       for (int k = 0; k < V; ++k) dx[k] = rstd * (dx[k] * w[k] - f[k] * rstd * mean) + r[k];
       store_vec(dx_row + c * V, round_vec<T>(dx));
-      if (a.y) {
-#pragma unroll
-        for (int k = 0; k < V; ++k) f[k] = f[k] * rstd * w[k];
-        store_vec(place.of(a.y, a.y_stride) + c * V, round_vec<T>(f));
-      }
       keep_packed(weight[i]);
     }
   }
@@ -254,21 +256,32 @@ bool vectorised(const RmsNormBackward<T>& a) {
          aligned16(a.dresidual) && aligned16(a.weight);
 }
 
+template <class T>
+using Kernel = void (*)(RmsNormBackward<T>, int);
+
+// The kernel for `vectors` vectors a thread.
+template <class T, bool kNormed>
+Kernel<T> kernel_of(int vectors) {
+  constexpr Kernel<T> kKernels[kRmsNormMaxVectors + 1] = {
+      rms_norm_backward_any_kernel<T>,         rms_norm_backward_kernel<T, 1, kNormed>,
+      rms_norm_backward_kernel<T, 2, kNormed>, rms_norm_backward_kernel<T, 3, kNormed>,
+      rms_norm_backward_kernel<T, 4, kNormed>, rms_norm_backward_kernel<T, 5, kNormed>,
+      rms_norm_backward_kernel<T, 6, kNormed>, rms_norm_backward_kernel<T, 7, kNormed>,
+      rms_norm_backward_kernel<T, 8, kNormed>};
+  return kKernels[vectors];
+}
+
 }  // namespace
 
 template <class T>
 void rms_norm_backward(const RmsNormBackward<T>& args, const DeviceLimits& limits, Stream stream) {
-  using Kernel = void (*)(RmsNormBackward<T>, int);
-  constexpr Kernel kKernels[kRmsNormMaxVectors + 1] = {
-      rms_norm_backward_any_kernel<T>, rms_norm_backward_kernel<T, 1>, rms_norm_backward_kernel<T, 2>,
-      rms_norm_backward_kernel<T, 3>,  rms_norm_backward_kernel<T, 4>, rms_norm_backward_kernel<T, 5>,
-      rms_norm_backward_kernel<T, 6>,  rms_norm_backward_kernel<T, 7>, rms_norm_backward_kernel<T, 8>};
   check_arguments(args);
   if (args.rows == 0) return;
   const RmsNormLaunch launch =
       plan_rms_norm_backward(args.rows, args.cols, sizeof(T), vectorised(args), limits);
-  allow_shared_memory(kKernels[launch.vectors], launch.shared_bytes);
-  launch_kernel("rms_norm_backward", kKernels[launch.vectors], launch.blocks, launch.threads,
+  const Kernel<T> kernel = args.y ? kernel_of<T, true>(launch.vectors) : kernel_of<T, false>(launch.vectors);
+  allow_shared_memory(kernel, launch.shared_bytes);
+  launch_kernel("rms_norm_backward", kernel, launch.blocks, launch.threads,
                 static_cast<size_t>(launch.shared_bytes), stream, args, launch.lanes);
   const int64_t column_blocks = ceil_div<int64_t>(args.cols, 32);
   require(column_blocks < int64_t{1} << 31, "rms_norm_backward: cols is too large");

@@ -84,6 +84,8 @@ void check_rms_norm(at::Device device, at::ScalarType dtype, const NormCase& c) 
 
   ops::rms_norm_backward(dx, dweight_again, dy, x, weight, rstd, dresidual);
   CHECK(mismatch(dx, expected[0] + dresidual.to(at::kDouble), rtol, 2e-6) == "");
+  const at::Tensor dweight_alone = start.clone();
+  ops::rms_norm_backward(dx, dweight_alone, dy, x, weight, rstd, dresidual);
   const at::Tensor over_residual = dresidual.clone();
   ops::rms_norm_backward(over_residual, dweight_again, dy, x, weight, rstd, over_residual);
   CHECK(same_bits(over_residual, dx));
@@ -94,6 +96,7 @@ void check_rms_norm(at::Device device, at::ScalarType dtype, const NormCase& c) 
   ops::rms_norm_backward(in_place, dweight_beside, in_place, x, weight, rstd, dresidual, normed);
   CHECK(same_bits(normed, y));
   CHECK(same_bits(in_place, dx));
+  CHECK(same_bits(dweight_beside, dweight_alone));
   ops::rms_norm_backward(in_place, dweight_beside, dy, normed.copy_(x), weight, rstd, {}, normed);  // over x
   CHECK(same_bits(normed, y));
 
