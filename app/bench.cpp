@@ -8,6 +8,7 @@
 #include "app/command.h"
 #include "lib/base/error.h"
 #include "lib/base/file.h"
+#include "lib/base/log.h"
 #include "lib/base/text.h"
 #include "lib/bench/attention.h"
 #include "lib/bench/gemm.h"
@@ -60,6 +61,8 @@ void render(const std::string& folder) {
 }
 
 bench::Json measure(const std::string& what, const Config& config, const Arguments& arguments) {
+  if (config.train.deterministic == "auto" && what != "step")
+    log_info("train.deterministic is auto: only attention depends on it, and is timed both ways");
   bench::Machine machine(config.memory.budget, config.train.is_deterministic());
   if (what == "kernels") return bench::bench_kernels(machine, config);
   if (what == "gemm") return bench::bench_gemm(machine, config, integers(arguments, "rows"));

@@ -81,8 +81,9 @@ Shape shape_of(Name name, const ModelConfig& model, const StepShape& step) {
               .stride = padded_row(model.vocab_size, element_bytes(step.element)),
               .element = step.element};
     case Name::attention_scratch:
-    case Name::attention_backward_scratch:
       return vector(step.attention_scratch, Element::byte);
+    case Name::attention_backward_scratch:
+      return vector(step.attention_backward_scratch, Element::byte);
     case Name::norm_scratch:
       return vector(norm_scratch(model, step), Element::fp32);
   }

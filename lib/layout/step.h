@@ -23,7 +23,8 @@ struct StepShape {
   std::vector<RecomputeLevel> levels;        // one a layer; only for train
   Element element = Element::bf16;           // of activations
   int64_t loss_chunk = 4096;                 // tokens whose logits exist at once
-  int64_t attention_scratch = 0;             // bytes that attention asks for
+  int64_t attention_scratch = 0;             // bytes that attention's forward asks for
+  int64_t attention_backward_scratch = 0;    // and its backward; only for train
   std::optional<cuda::DeviceLimits> limits;  // of the GPU; none on the CPU
 
   [[nodiscard]] int64_t tokens() const { return batch * context; }

@@ -108,6 +108,7 @@ std::shared_ptr<const layout::Layout> Transformer::layout_of(layout::Purpose pur
                                                              int64_t context) {
   const std::array<int64_t, 3> key{static_cast<int64_t>(purpose), batch, context};
   if (const auto found = layouts_.find(key); found != layouts_.end()) return found->second;
+  const ops::AttentionScratch scratch = ops::attention_scratch(attention(batch, context), options_.device);
   layout::StepShape step{
       .purpose = purpose,
       .batch = batch,
@@ -115,7 +116,8 @@ std::shared_ptr<const layout::Layout> Transformer::layout_of(layout::Purpose pur
       .levels = {},
       .element = options_.dtype == at::kBFloat16 ? layout::Element::bf16 : layout::Element::fp32,
       .loss_chunk = options_.loss_chunk,
-      .attention_scratch = ops::attention_scratch_bytes(attention(batch, context), options_.device),
+      .attention_scratch = scratch.forward,
+      .attention_backward_scratch = scratch.backward,
       .limits = std::nullopt};
   for (const auto& layer : layers_) step.levels.push_back(layer->level());
   if (options_.device.is_cuda()) step.limits = ops::limits_of(arena_.weights());

@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "lib/ops/attention_cudnn.h"
@@ -69,10 +70,23 @@ const char* attention_kernel_name(AttentionKernel kernel) {
   throw std::logic_error("unknown attention kernel");
 }
 
+int64_t usual_boundaries(int64_t batch, int64_t context) {
+  constexpr int64_t kTokensPerDocument = 512;
+  constexpr int64_t kUnit = 16;
+  const int64_t documents = batch * ((context + kTokensPerDocument - 1) / kTokensPerDocument);
+  return (documents + kUnit) / kUnit * kUnit;
+}
+
 int64_t attention_scratch_bytes(const Attention& attention, at::Device device) {
-  if (attention.kernel != AttentionKernel::cudnn || attention.shape.batch == 0) return 0;
+  const AttentionScratch bytes = attention_scratch(attention, device);
+  return std::max(bytes.forward, bytes.backward);
+}
+
+AttentionScratch attention_scratch(const Attention& attention, at::Device device) {
+  if (attention.kernel != AttentionKernel::cudnn || attention.shape.batch == 0) return {};
   check_mask(attention);
-  return setup_of(attention, device).scratch_bytes();
+  const CudnnSetup& setup = setup_of(attention, device);
+  return {.forward = setup.forward.workspace_bytes(), .backward = setup.backward.workspace_bytes()};
 }
 
 void attention_forward(const AttentionResult& result, const at::Tensor& qkv, const Attention& attention,

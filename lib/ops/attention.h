@@ -26,6 +26,10 @@ struct Documents {
   at::Tensor cu_seqlens;
 };
 
+// Entries of cu_seqlens that have room for documents of 512 tokens in the mean: what batches of longer ones
+// are padded to.
+int64_t usual_boundaries(int64_t batch, int64_t context);
+
 // Room for the scores of 16 heads of 4096 tokens, which cuDNN's deterministic backward holds in bf16.
 inline constexpr int64_t kAttentionWorkspace = int64_t{544} << 20;
 
@@ -51,6 +55,13 @@ struct AttentionResult {
 // the cudnn kernel (seconds of host time), which cannot be done while a CUDA graph is captured; a
 // std::runtime_error says why cuDNN refuses a shape. Its size changes with choices() (attention_cudnn.h).
 int64_t attention_scratch_bytes(const Attention& attention, at::Device device);
+
+// What each pass needs of it: a deterministic backward much more than forward.
+struct AttentionScratch {
+  int64_t forward = 0;
+  int64_t backward = 0;
+};
+AttentionScratch attention_scratch(const Attention& attention, at::Device device);
 
 // Causal scaled dot-product attention over the packed rows of qkv (batch * context, (Hq + 2 Hk) D),
 // contiguous, bf16 or fp32: all query heads, then keys, then values; scale 1 / sqrt(D); grouped-query when

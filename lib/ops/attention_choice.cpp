@@ -76,9 +76,8 @@ AttentionChoice fastest(const std::vector<AttentionKernel>& able, const Attentio
   const std::string key = key_of(job);
   if (const auto in_force = choices().find(key)) {
     if (const auto choice = from_json(*in_force, able)) return *choice;
-    log_warn(
-        fmt::format("the chosen kernel of \"{}\" ({}) cannot be used here: timed anew, and bits may differ",
-                    key, in_force->dump()));
+    log_warn(fmt::format("the chosen kernel of \"{}\" ({}) cannot be used here: {}, and bits may differ", key,
+                         in_force->dump(), job.timing ? "timed anew" : "flash is"));
   }
   std::optional<AttentionChoice> choice;
   if (const auto remembered = choices().remembered(key)) choice = from_json(*remembered, able);
@@ -96,7 +95,10 @@ AttentionChoice automatic(const AttentionJob& job) {
   for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::cudnn}) {
     if (refusal(kernel, job).empty()) able.push_back(kernel);
   }
-  if (!able.empty() && able.back() == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job), job.timing);
+  if (!able.empty() && able.back() == AttentionKernel::cudnn) {
+    tune_cudnn(cudnn_job(job), job.timing);
+    if (!refusal(AttentionKernel::cudnn, job).empty()) able.pop_back();
+  }
   if (able.size() > 1) return fastest(able, job);
   return {.kernel = able.empty() ? AttentionKernel::math : able.front(), .times = {}};
 }
@@ -119,9 +121,12 @@ AttentionChoice choose_attention(const std::string& request, const AttentionJob&
   if (request == "auto") return automatic(job);
   for (const AttentionKernel kernel : kKernels) {
     if (request != attention_kernel_name(kernel)) continue;
-    const std::string why = refusal(kernel, job);
+    std::string why = refusal(kernel, job);
+    if (why.empty() && kernel == AttentionKernel::cudnn) {
+      tune_cudnn(cudnn_job(job), job.timing);
+      why = refusal(kernel, job);
+    }
     if (!why.empty()) throw std::invalid_argument(request + " attention cannot be used here: " + why);
-    if (kernel == AttentionKernel::cudnn) tune_cudnn(cudnn_job(job), job.timing);
     return {.kernel = kernel, .times = {}};
   }
   throw std::invalid_argument("unknown attention kernel '" + request + "' (auto, flash, cudnn or math)");

@@ -3,6 +3,7 @@
 // cuDNN's plans the passes run. Used by attention*.cpp, the bench and tests.
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ const CudnnSetup& cudnn_setup(const CudnnJob& job);
 std::string cudnn_refusal(const CudnnJob& job);
 
 // Finds the fastest setup and puts it into force, unless choices() has the answer, in force or remembered;
-// without `timing` only the latter.
+// without `timing` only the latter. Where no plan of a pass can be trusted (try_cudnn) cuDNN refuses the job
+// from then on, and a line says so.
 void tune_cudnn(const CudnnJob& job, bool timing);
 
 // "B1 T4096 Hq16 Hk16 D112", and what a deterministic backward adds: of a job, for keys of choices().
@@ -65,6 +67,9 @@ cudnn::Pass cudnn_forward_pass(const CudnnJob& job);
 cudnn::Pass cudnn_backward_pass(const CudnnJob& job, const AttentionShape& group);
 std::string cudnn_setup_key(const CudnnJob& job);
 nlohmann::json cudnn_setup_json(const CudnnSetup& setup);
+// What choices() is to have after the trials: the fastest setup, or {"refused": why}; and that why.
+nlohmann::json cudnn_answer(const CudnnTrials& trials);
+std::optional<std::string> cudnn_refused(const nlohmann::json& answer);
 
 }  // namespace detail
 }  // namespace narrowgauge::ops

@@ -76,8 +76,13 @@ const CudnnSetup* keep(CudnnSetup setup) {
 }
 
 void resolve(Entry& entry, const CudnnJob& job) {
-  const c10::DeviceGuard guard(job.device);
   entry.setup = nullptr;
+  entry.refusal.clear();
+  if (const auto refused = entry.chosen ? detail::cudnn_refused(*entry.chosen) : std::nullopt) {
+    entry.refusal = *refused;
+    return;
+  }
+  const c10::DeviceGuard guard(job.device);
   if (entry.chosen) {
     if (auto setup = setup_from(*entry.chosen, job)) {
       entry.setup = keep(std::move(*setup));

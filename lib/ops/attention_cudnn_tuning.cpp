@@ -2,12 +2,14 @@
 #include <ATen/ops/equal.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "lib/base/log.h"
 #include "lib/ops/attention_cudnn.h"
 #include "lib/ops/attention_kernels.h"
 #include "lib/ops/attention_timing.h"
@@ -90,12 +92,12 @@ class Trials {
   at::Tensor gradient_;  // first of all
 };
 
-// The fastest's setup; `otherwise` when there is none.
-const CudnnSetup& fastest(const std::vector<CudnnTrial>& trials, const CudnnSetup& otherwise) {
-  const auto best = std::min_element(
-      trials.begin(), trials.end(),
-      [](const CudnnTrial& a, const CudnnTrial& b) { return a.milliseconds < b.milliseconds; });
-  return best == trials.end() ? otherwise : best->setup;
+// There is at least one.
+const CudnnSetup& fastest(const std::vector<CudnnTrial>& trials) {
+  return std::min_element(
+             trials.begin(), trials.end(),
+             [](const CudnnTrial& a, const CudnnTrial& b) { return a.milliseconds < b.milliseconds; })
+      ->setup;
 }
 
 CudnnTrials run_trials(const CudnnJob& job) {
@@ -108,7 +110,7 @@ CudnnTrials run_trials(const CudnnJob& job) {
   for (const CudnnSetup& setup : candidates) {
     if (const auto time = trials.time(setup, /*forward=*/false)) result.groups.push_back({setup, *time});
   }
-  const CudnnSetup& group = fastest(result.groups, first);
+  const CudnnSetup& group = result.groups.empty() ? first : fastest(result.groups);
   result.backward =
       trials.time_plans(detail::cudnn_backward_pass(job, group.group), group, &CudnnSetup::backward);
   return result;
@@ -126,12 +128,33 @@ CudnnTrials try_cudnn(const CudnnJob& job) {
 void tune_cudnn(const CudnnJob& job, bool timing) {
   const std::string key = detail::cudnn_setup_key(job);
   if (choices().find(key)) return;
-  if (const auto remembered = choices().remembered(key)) return choices().store(key, *remembered);
-  if (!timing) return;
-  const CudnnTrials trials = try_cudnn(job);
-  CudnnSetup best = fastest(trials.backward, cudnn_setup(job));
-  best.forward = fastest(trials.forward, best).forward;
-  choices().store(key, detail::cudnn_setup_json(best));
+  auto answer = choices().remembered(key);
+  if (!answer && timing) answer = detail::cudnn_answer(try_cudnn(job));
+  if (!answer) return;
+  if (const auto why = detail::cudnn_refused(*answer))
+    log_warn(fmt::format("cuDNN is not used for \"{}\": {}", key, *why));
+  choices().store(key, *answer);
 }
+
+namespace detail {
+
+nlohmann::json cudnn_answer(const CudnnTrials& trials) {
+  const bool forward = !trials.forward.empty();
+  if (!forward || trials.backward.empty()) {
+    return {{"refused", fmt::format("no plan of its {} pass gives results that can be trusted",
+                                    forward ? "backward" : "forward")}};
+  }
+  CudnnSetup best = fastest(trials.backward);
+  best.forward = fastest(trials.forward).forward;
+  return cudnn_setup_json(best);
+}
+
+std::optional<std::string> cudnn_refused(const nlohmann::json& answer) {
+  if (!answer.is_object() || !answer.contains("refused")) return std::nullopt;
+  const nlohmann::json& why = answer.at("refused");
+  return why.is_string() ? why.get<std::string>() : why.dump();
+}
+
+}  // namespace detail
 
 }  // namespace narrowgauge::ops

@@ -1,5 +1,7 @@
 #include "lib/ops/attention_timing.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
@@ -27,7 +29,9 @@ class Bench {
                    .documents = {},
                    .workspace_limit = job.workspace_limit},
         device_(job.device),
-        data_(job.shape, job.device) {}
+        data_(job.shape, job.device) {
+    if (job.document_mask) attention_.documents.cu_seqlens = whole_sequences(job);
+  }
 
   // Milliseconds of one forward and backward, of `calls` in a row.
   double run(AttentionKernel kernel, int calls) {
@@ -46,6 +50,15 @@ class Bench {
   }
 
  private:
+  // One document a sequence, padded as batches are.
+  static at::Tensor whole_sequences(const AttentionJob& job) {
+    const AttentionShape& s = job.shape;
+    const int64_t entries = usual_boundaries(s.batch, s.context);
+    return at::arange(entries, at::TensorOptions(job.device).dtype(at::kInt))
+        .clamp_max(s.batch)
+        .mul(s.context);
+  }
+
   Attention attention_;
   at::Device device_;
   AttentionData data_;

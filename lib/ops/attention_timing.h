@@ -18,8 +18,8 @@ struct AttentionData {
 // Milliseconds of what `launch` puts on the current stream of a CUDA device; waits for it.
 double milliseconds_of(at::Device device, const std::function<void()>& launch);
 
-// Times `kernels` on a CUDA device in bf16, one sequence of tokens a document, with random data and its own
-// buffers, which are returned to the device. The fastest first.
+// Times `kernels` on a CUDA device in bf16, one document a sequence (behind the job's document mask), with
+// random data and its own buffers, which are returned to the device. The fastest first.
 std::vector<AttentionTime> time_attention(const std::vector<AttentionKernel>& kernels,
                                           const AttentionJob& job);
 

@@ -12,8 +12,6 @@ namespace narrowgauge::train {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // elements: every part of a row begins on 256 bytes
-// Rows have room for documents of this mean length; a batch of shorter ones gets longer rows.
-constexpr int64_t kTokensPerDocument = 512;
 
 int64_t round_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 
@@ -70,8 +68,7 @@ int64_t DeviceBatch::boundaries_length(const data::GlobalBatch& batch) const {
     }
     most = std::max(most, documents);
   }
-  int64_t length =
-      round_up(micro_batch_ * round_up(context_, kTokensPerDocument) / kTokensPerDocument + 1, 16);
+  int64_t length = ops::usual_boundaries(micro_batch_, context_);
   while (length < static_cast<int64_t>(most) + 1) length *= 2;
   return length;
 }

@@ -15,12 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // Puts the checkpoint's choices into force where they were made for such a card and such libraries.
-void load_saved(const ops::ChoicePlace& here, const std::string& saved, const fs::path& path) {
+// `training`: a line says where they were not.
+void load_saved(const ops::ChoicePlace& here, const std::string& saved, const fs::path& path, bool training) {
   if (saved.empty()) return;
   for (const ops::PlacedChoices& placed : ops::parse_choices(saved, path)) {
     if (here.serves(placed.place)) {
       ops::choices().load_json(placed.choices);
-    } else {
+    } else if (training) {
       log_warn(fmt::format(
           "the checkpoint's kernels were chosen for {} with cuBLASLt {} and cuDNN {}, this is {} "
           "with {} and {}: they are chosen anew, and bits may differ from an uninterrupted run",
@@ -57,7 +58,7 @@ KernelChoices choose_kernels(const Config& config, const ComputeDevice& device, 
   if (!device.device.is_cuda()) return {};
   KernelChoices kernels;
   kernels.place = ops::choice_place(device.device);
-  load_saved(*kernels.place, saved, path);
+  load_saved(*kernels.place, saved, path, /*training=*/true);
   if (config.train.dtype != "bf16" || !config.train.tune_kernels) {
     const char* const why = config.train.tune_kernels ? "fp32" : "train.tune_kernels is false";
     kernels.gemm = ops::choices().to_json().empty() ? fmt::format("first heuristics ({})", why)
@@ -94,7 +95,7 @@ void recall_choices(const ComputeDevice& device, const std::string& saved, const
   ops::choices().clear();
   if (!device.device.is_cuda()) return;
   const ops::ChoicePlace place = ops::choice_place(device.device);
-  load_saved(place, saved, path);
+  load_saved(place, saved, path, /*training=*/false);
   ops::choices().remember_json(ops::load_choice_cache(ops::choice_cache_path(), place));
 }
 

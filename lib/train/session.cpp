@@ -29,8 +29,9 @@ Session::Session(const TrainRequest& request)
       folder(request.run, request.resume),
       device(open_device(config.train.device)),
       cuda_graphs(use_cuda_graphs(config.train.cuda_graphs, device.device)),
-      corpus(open_corpus(config)) {
-  set_numerics(config.train.is_deterministic());
+      corpus(open_corpus(config)),
+      deterministic_as_asked_(config.train.deterministic) {
+  set_numerics(config.train.deterministic != "false");  // until it is decided
   memory = std::make_unique<DeviceMemory>(device, config.memory.budget);
   config = resolve_auto(std::move(config), memory->cap());
   if (const auto step = folder.resume_step()) {
@@ -44,7 +45,7 @@ Session::Session(const TrainRequest& request)
   }
   remember_choices(kernels);
   reserve_slab();
-  atomic_write_file(folder.path() / "config.yaml", dump_config(config));
+  atomic_write_file(folder.path() / "config.yaml", dump_config(config_to_save()));
   if (corpus.tokenizer) corpus.tokenizer->save(folder.path());
 }
 
@@ -64,8 +65,9 @@ void Session::restore(int64_t step, bool allow_data_change) {
                     "another train.tokens_per_step (it was {})",
                     saved.sequences, sequences(), saved.config.train.tokens_per_step));
   }
-  const bool as_before = config.train.deterministic == "auto";
-  if (as_before) config.train.deterministic = saved.config.train.deterministic;
+  // On any card, and whether or not the checkpoint's choices serve it.
+  const bool as_before = config.train.deterministic == "auto" && saved.config.train.deterministic == "true";
+  if (as_before) config.train.deterministic = "true";
   choose(saved.choices, folder.checkpoints().choices_file(step));
   if (as_before) determinism.why = "auto: as the checkpoint was";
   model = make_model(config, device.device);
@@ -80,6 +82,12 @@ void Session::choose(const std::string& saved, const std::filesystem::path& path
   kernels = choose_kernels(config, device, std::min(kTimingBytes, memory->cap() / 2), saved, path);
   determinism = resolve_determinism(config, device, kernels.products_ms, memory->cap());
   config.train.deterministic = determinism.on ? "true" : "false";
+}
+
+Config Session::config_to_save() const {
+  Config saved = config;
+  saved.train.deterministic = deterministic_as_asked_;
+  return saved;
 }
 
 std::unique_ptr<data::Loader> Session::make_loader() const {
@@ -100,7 +108,7 @@ void Session::save() {
                              .tokens = position.tokens,
                              .sequences = position.sequences,
                              .step_state = optimizer->read_state(),
-                             .config = config,
+                             .config = config_to_save(),
                              .identity = identity_of(config, corpus),
                              .choices = choices_in_force(kernels),
                              .weights = named_weights(model->arena()),

@@ -45,9 +45,14 @@ struct Session {
 
  private:
   void restore(int64_t step, bool allow_data_change);
+  // The config of this run for its folder: train.deterministic as it was asked for. What was decided is among
+  // the kernel choices.
+  [[nodiscard]] Config config_to_save() const;
   // Kernels and determinism. `saved` and `path` as in train::choose_kernels.
   void choose(const std::string& saved, const std::filesystem::path& path);
   void reserve_slab();
+
+  std::string deterministic_as_asked_;
 };
 
 }  // namespace narrowgauge::train

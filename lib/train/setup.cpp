@@ -52,7 +52,7 @@ layout::StaticBytes static_bytes(const Config& config) {
                               element(fp32 ? config.train.dtype : config.memory.grad_dtype));
 }
 
-int64_t planned_bytes(const Config& config) {
+int64_t planned_bytes(const Config& config, const ops::AttentionScratch& scratch) {
   const layout::StaticBytes fixed = static_bytes(config);
   std::vector<RecomputeLevel> levels = config.memory.recompute;
   if (levels.size() == 1) levels.resize(static_cast<size_t>(config.model.layers), levels[0]);
@@ -62,7 +62,8 @@ int64_t planned_bytes(const Config& config) {
                                .levels = levels,
                                .element = element(config.train.dtype),
                                .loss_chunk = config.memory.loss_chunk,
-                               .attention_scratch = 0,
+                               .attention_scratch = scratch.forward,
+                               .attention_backward_scratch = scratch.backward,
                                .limits = std::nullopt};
   return fixed.weights + fixed.all_gradients() + fixed.optimizer() + cuda::kGemmWorkspaceBytes +
          layout::Layout(config.model, step).bytes();
@@ -74,7 +75,7 @@ Config resolve_auto(Config config, int64_t bytes) {
   using enum RecomputeLevel;
   for (const RecomputeLevel level : {none, elementwise, ffn, ffn_qkv, block}) {
     config.memory.recompute = {level};
-    if (planned_bytes(config) + kOtherBytes <= bytes) break;
+    if (planned_bytes(config, {}) + kOtherBytes <= bytes) break;
   }
   return config;
 }

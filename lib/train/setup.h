@@ -14,9 +14,9 @@ namespace narrowgauge::train {
 // What a run of this config holds from start to end.
 layout::StaticBytes static_bytes(const Config& config);
 
-// Bytes that the run holds and one training pass needs, once nothing of memory.recompute and
-// train.micro_batch is auto; attention's scratch and what lies outside the allocator come on top.
-int64_t planned_bytes(const Config& config);
+// Bytes that the run holds and one training pass needs, with that scratch of attention's, once nothing of
+// memory.recompute and train.micro_batch is auto; what lies outside the slab and the arenas comes on top.
+int64_t planned_bytes(const Config& config, const ops::AttentionScratch& scratch);
 
 // "auto" replaced by its choice: micro-batch 1; for all layers the recompute level that keeps most while the
 // run fits into `bytes` of device memory by the sizes of lib/layout, with room for library modules; block

@@ -1,6 +1,7 @@
 #include "lib/train/trained_model.h"
 
 #include "lib/train/checkpoint.h"
+#include "lib/train/determinism.h"
 #include "lib/train/kernel_choices.h"
 #include "lib/train/run_folder.h"
 #include "lib/train/setup.h"
@@ -19,10 +20,12 @@ TrainedModel load_trained_model(const std::filesystem::path& run, const std::str
     trained.config.train.attention = "auto";  // the kernel that was asked for may not exist there
   }
   const ComputeDevice where = open_device(trained.config.train.device);
-  set_numerics(trained.config.train.is_deterministic());
-  trained.memory = std::make_unique<DeviceMemory>(where, trained.config.memory.budget);
   recall_choices(where, state.choices, store.choices_file(trained.step));
+  const bool deterministic = known_determinism(trained.config, where);
+  set_numerics(deterministic);
+  trained.memory = std::make_unique<DeviceMemory>(where, trained.config.memory.budget);
   model::TransformerOptions options = model_options(trained.config, where.device);
+  options.deterministic = deterministic;  // the choices of such attention are in force
   options.time_attention = false;
   trained.model = std::make_unique<model::Transformer>(trained.config.model, options);
   store.load_tensors(trained.step, named_weights(trained.model->arena()), {});

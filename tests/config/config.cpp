@@ -57,6 +57,18 @@ TEST_CASE("auto is accepted where something is chosen") {
   CHECK(config.memory.budget == 0);
 }
 
+TEST_CASE("train.deterministic is auto unless it is said") {
+  CHECK(parse("").train.deterministic == "auto");
+  CHECK_FALSE(parse("").train.is_deterministic());
+  for (const std::string value : {"auto", "true", "false"}) {
+    const Config config = parse("train: {deterministic: " + value + "}\n");
+    CHECK(config.train.deterministic == value);
+    CHECK(config.train.is_deterministic() == (value == "true"));
+    CHECK(parse(dump_config(config)).train.deterministic == value);
+    CHECK(parse("", {"train.deterministic=" + value}).train.deterministic == value);
+  }
+}
+
 TEST_CASE("every recompute level has a name that reads back") {
   for (const auto level : {RecomputeLevel::none, RecomputeLevel::elementwise, RecomputeLevel::ffn,
                            RecomputeLevel::ffn_qkv, RecomputeLevel::block}) {

@@ -150,6 +150,7 @@ TEST_CASE("booleans, words and text") {
   CHECK(contains(problem("model: {qk_norm: \"true\"}\n"), "neither true nor false"));
   CHECK(contains(problem("optim: {schedule: cosin}\n"),
                  "\"cosin\" is not one of cosine, linear, wsd, constant (did you mean \"cosine\"?)"));
+  CHECK(contains(problem("train: {deterministic: yes}\n"), "\"yes\" is not one of auto, true, false"));
   CHECK(contains(problem("train: {device: [cpu]}\n"), "a list is not one of auto, cuda, cpu"));
   CHECK(contains(problem("data:\n  val:\n"),
                  "test.yaml:2: data.val: nothing is no text (an empty one is written"));

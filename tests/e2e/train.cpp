@@ -113,6 +113,32 @@ TEST_CASE("resume: from a step, longer, with another micro-batch, and without a 
   REQUIRE(fresh.err.find("starting afresh") != std::string::npos);
 }
 
+TEST_CASE("a run says whether it is deterministic and why, and its folder keeps what was asked for") {
+  const Workshop& shop = workshop();
+  const Words one = {"train.steps=1", "optim.warmup_steps=0", "train.eval_every=0"};
+  for (const std::string asked : {"auto", "true", "false"}) {
+    Words settings = one;
+    settings.push_back("train.deterministic=" + asked);
+    const std::string name = "deterministic-" + asked;
+    const std::string err = run_well(shop.train(name, settings)).err;
+    const bool automatic = asked == "auto";
+    REQUIRE((err.find("deterministic (auto: it costs nothing here)") != std::string::npos) == automatic);
+    const auto start = rows(shop.path(name), "start").back();
+    REQUIRE(start.at("deterministic") == true);  // a CPU always is
+    REQUIRE(start.at("determinism") == (automatic ? "auto: it costs nothing here" : ""));
+    const std::string line = "deterministic: " + asked + "\n";
+    REQUIRE(read_text(shop.path(name) / "config.yaml").find(line) != std::string::npos);
+    REQUIRE(read_text(shop.path(name) / "checkpoints/step-00000001/config.yaml").find(line) !=
+            std::string::npos);
+    run_well({"eval", shop.text(name), "--data", shop.text("data")});
+  }
+  const Words more = {"train.steps=2", "optim.warmup_steps=0", "train.eval_every=0"};
+  const auto outcome = run_well(shop.train("deterministic-true", more, {"--resume", "auto"}));
+  INFO(outcome.err);
+  REQUIRE(rows(shop.path("deterministic-true"), "start").back().at("determinism") ==
+          "auto: as the checkpoint was");
+}
+
 TEST_CASE("token and time budgets end a run") {
   const Workshop& shop = workshop();
   run_well(shop.train("tokens", {"train.max_tokens=1024"}));

@@ -58,6 +58,7 @@ StepShape train_shape(const ModelConfig& model, RecomputeLevel level, int64_t ba
           .element = Element::bf16,
           .loss_chunk = 4096,
           .attention_scratch = 0,
+          .attention_backward_scratch = 0,
           .limits = std::nullopt};
 }
 
@@ -134,7 +135,8 @@ TEST_CASE("buffers in use at once never meet, and the slab is near the largest s
           std::fill(step.levels.begin(), step.levels.begin() + kept, RecomputeLevel::block);
           std::fill(step.levels.end() - kept, step.levels.end(), kLevels[mix - 5]);
         }
-        step.attention_scratch = mix % 2 == 0 ? 0 : int64_t{128} << 20;
+        step.attention_scratch = mix % 2 == 0 ? 0 : int64_t{1} << 20;
+        step.attention_backward_scratch = mix % 2 == 0 ? 0 : int64_t{128} << 20;
         if (mix % 3 == 0) step.limits = cuda::kRtx5080Limits;
         const Layout layout(model, step);
         INFO("layers " << model.layers << ", batch " << batch << ", mix " << mix << ": slab "
@@ -212,6 +214,23 @@ TEST_CASE("static bytes") {
   optim.master = "fp32";
   REQUIRE(bytes().master == 4 * model.parameter_count());
   REQUIRE(layout::static_bytes(model, optim, Element::fp32, Element::fp32).master == 0);
+}
+
+TEST_CASE("a forward-only pass has no scratch of attention's backward") {
+  const ModelConfig model = variants()[0];
+  StepShape step = train_shape(model, RecomputeLevel::none, 1, 512);
+  step.attention_scratch = 1 << 10;
+  const auto bytes = [&](Purpose purpose, int64_t backward) {
+    step.purpose = purpose;
+    step.attention_backward_scratch = backward;
+    return Layout(model, step).bytes();
+  };
+  const int64_t much = int64_t{1} << 30;
+  CHECK(bytes(Purpose::train, much) >= much);
+  for (const Purpose purpose : {Purpose::evaluate, Purpose::generate}) {
+    CHECK(bytes(purpose, much) == bytes(purpose, 0));
+    CHECK(bytes(purpose, much) < much);
+  }
 }
 
 }  // namespace

@@ -98,6 +98,42 @@ TEST_CASE("the attention kernel is chosen by what it can do on CUDA") {
   CHECK(choose("auto", kBf16, false, false) == AttentionKernel::flash);
 }
 
+TEST_CASE("attention is not timed for a model that is only run") {
+  ops::AttentionJob job{
+      .device = kGpu, .dtype = kBf16, .shape = shape_of(2, 384, 8, 2, 112), .timing = false};
+  ops::choices().clear();
+  CHECK(ops::choose_attention("auto", job).kernel == AttentionKernel::flash);
+  CHECK(ops::choices().to_json().empty());
+  job.timing = true;
+  const ops::AttentionChoice timed = ops::choose_attention("auto", job);
+  const nlohmann::json found = ops::choices().to_json();
+  job.timing = false;
+  for (const bool in_force : {true, false}) {  // of a checkpoint, or of the disk cache
+    ops::choices().clear();
+    in_force ? ops::choices().load_json(found) : ops::choices().remember_json(found);
+    CHECK(ops::choose_attention("auto", job).kernel == timed.kernel);
+    CHECK(ops::choices().to_json() == found);
+    CHECK(ops::choices().news().empty());
+  }
+  ops::choices().clear();
+}
+
+TEST_CASE("the time of attention behind a document mask is taken once") {
+  const ops::AttentionJob job{
+      .device = kGpu, .dtype = kBf16, .shape = shape_of(2, 512, 8, 2, 112), .document_mask = true};
+  ops::choices().clear();
+  const double first = ops::attention_milliseconds("auto", job);
+  CHECK(first > 0);
+  const nlohmann::json stored = ops::choices().to_json();
+  REQUIRE(stored.size() == 1);
+  CHECK(stored.begin().key().starts_with("attention time flash documents B2 T512"));
+  CHECK(ops::attention_milliseconds("auto", job) == first);
+  ops::choices().clear();
+  ops::choices().remember_json(stored);
+  CHECK(ops::attention_milliseconds("auto", job) == first);
+  ops::choices().clear();
+}
+
 // Where both can do the job, time decides, once.
 TEST_CASE("the attention kernel is chosen by timing") {
   const auto s = shape_of(2, 512, 8, 2, 112);

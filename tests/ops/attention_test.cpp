@@ -1,4 +1,9 @@
 #include "lib/ops/attention_choice.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lib/ops/attention_cudnn.h"
+#include "lib/ops/choices.h"
 #include "tests/ops/attention_cases.h"
 
 namespace narrowgauge::test {
@@ -52,6 +57,43 @@ TEST_CASE("the attention kernel is chosen by what it can do") {
   CHECK_THROWS_AS(run_attention(at::zeros({64, 128}), dout, s, AttentionKernel::cudnn, layout.documents),
                   std::invalid_argument);
 }
+
+TEST_CASE("boundaries have room for documents of 512 tokens") {
+  CHECK(ops::usual_boundaries(1, 4096) == 16);  // 8 documents and the end
+  CHECK(ops::usual_boundaries(2, 4096) == 32);
+  CHECK(ops::usual_boundaries(16, 100) == 32);
+  CHECK(ops::usual_boundaries(15, 512) == 16);
+}
+
+TEST_CASE("scratch of attention is cudnn's alone") {
+  const ops::Attention attention{.shape = shape_of(1, 64, 4, 2, 16), .kernel = AttentionKernel::flash};
+  CHECK(ops::attention_scratch(attention, kCpu).forward == 0);
+  CHECK(ops::attention_scratch(attention, kCpu).backward == 0);
+}
+
+#if NARROWGAUGE_CUDA
+TEST_CASE("cudnn without a plan that can be trusted is refused, and flash taken") {
+  const auto answer = ops::detail::cudnn_answer({});
+  CHECK(answer ==
+        nlohmann::json{{"refused", "no plan of its forward pass gives results that can be trusted"}});
+  CHECK_FALSE(ops::detail::cudnn_refused({{"forward", "eng1"}}));
+  const ops::AttentionJob job{.device = at::Device(at::kCUDA, 0),
+                              .dtype = at::kBFloat16,
+                              .shape = shape_of(1, 4096, 16, 16, 112),
+                              .deterministic = true};
+  const ops::CudnnJob plans{.shape = job.shape,
+                            .device = job.device,
+                            .deterministic = true,
+                            .workspace_limit = job.workspace_limit};
+  ops::choices().clear();
+  ops::choices().load_json({{ops::detail::cudnn_setup_key(plans), answer}});
+  CHECK(ops::choose_attention("auto", job).kernel == AttentionKernel::flash);
+  CHECK_THROWS_WITH(ops::choose_attention("cudnn", job),
+                    "cudnn attention cannot be used here: cuDNN refuses it with a deterministic backward "
+                    "pass: no plan of its forward pass gives results that can be trusted");
+  ops::choices().clear();
+}
+#endif
 
 }  // namespace
 }  // namespace narrowgauge::test

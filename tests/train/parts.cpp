@@ -1,9 +1,12 @@
 // The pieces of training that need no tensor: card rates, FLOPs, throughput, progress lines, signals.
+#include <ATen/Context.h>
+
 #include <cmath>
 #include <csignal>
 
 #include "lib/base/error.h"
 #include "lib/base/interruption.h"
+#include "lib/ops/choices.h"
 #include "lib/train/cards.h"
 #include "lib/train/determinism.h"
 #include "lib/train/metrics.h"
@@ -134,6 +137,58 @@ TEST_CASE("determinism is on where its price is small and its scratch fits") {
   CHECK(decide(1, int64_t{544} << 20).why == "auto: its 544.0 MiB of scratch do not fit beside this plan");
   const double nan = std::nan("");
   CHECK_FALSE(decide(nan, 0).on);
+}
+
+TEST_CASE("determinism without times of the matrix products is compared with what was timed") {
+  const auto decide = [](double extra_ms, double timed_ms) {
+    return decide_determinism({.extra_ms = extra_ms,
+                               .micro_batch_ms = timed_ms,
+                               .extra_bytes = 0,
+                               .free_bytes = 0,
+                               .products = false});
+  };
+  CHECK(decide(2.5, 100).on);
+  CHECK(decide(8, 100).why ==
+        "auto: it would cost up to 8.0 % of attention, all that was timed, more than 3 %");
+  CHECK(decide(8, 0).why == "auto: its price is not known without train.tune_kernels");
+  CHECK(decide(0, 0).on);
+}
+
+TEST_CASE("a resumed run is deterministic if it was, however its steps are cut, and nothing is timed") {
+  const ComputeDevice gpu{.device = at::Device(at::kCUDA, 0), .name = "none", .driver = "", .total_bytes = 0};
+  Config config;
+  config.train.micro_batch = 1;
+  config.memory.recompute = {RecomputeLevel::none};
+  const auto resolve = [&] { return resolve_determinism(config, gpu, 0, 0); };
+  ops::choices().clear();
+  config.train.deterministic = "true";
+  CHECK(resolve().on);  // remembered for a resume that says auto
+  config.train.deterministic = "auto";
+  CHECK(resolve().on);
+  const nlohmann::json saved = ops::choices().to_json();
+  for (const bool on : {true, false}) {
+    ops::choices().clear();
+    ops::choices().load_json({{determinism_key(config), on}});
+    config.train.micro_batch = on ? 4 : 1;
+    config.memory.loss_chunk = on ? 1024 : 4096;
+    CHECK(resolve().on == on);
+    CHECK(resolve().why == "auto: as the checkpoint was");
+    CHECK(known_determinism(config, gpu) == on);
+    CHECK(at::globalContext().deterministicAlgorithms() == on);
+    CHECK(ops::choices().news().empty());
+  }
+  config.train.deterministic = "true";  // has the last word, and is kept from then on
+  CHECK(resolve().on);
+  CHECK(ops::choices().to_json() == saved);
+  config.data.document_mask = true;
+  CHECK_FALSE(ops::choices().find(determinism_key(config)));
+  config.train.deterministic = "auto";
+  CHECK_FALSE(known_determinism(config, gpu));
+  config.train.dtype = "fp32";
+  CHECK(resolve().on);
+  CHECK(resolve().why == "auto: it costs nothing here");
+  ops::choices().clear();
+  set_numerics(false);
 }
 
 TEST_CASE("determinism costs nothing on the CPU, and the config has the last word") {

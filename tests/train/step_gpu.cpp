@@ -135,6 +135,9 @@ TEST_CASE("train.deterministic auto is decided once and kept by a resume") {
   const std::string cache = read_text(kernel_cache());
   CHECK(cache.find("attention bf16 B16 T128") != std::string::npos);
   CHECK(cache.find(" deterministic in ") != std::string::npos);  // both ways were timed
+  CHECK(cache.find("\"deterministic L2 H128") != std::string::npos);
+  const std::string saved = read_text(folder / "run/config.yaml");
+  CHECK(saved.find("deterministic: auto") != std::string::npos);
   const bool on = first.at("deterministic").get<bool>();
   train_run(config, folder / "second");
   CHECK(rows(folder / "second", "start").back().at("determinism") == first.at("determinism"));
@@ -151,6 +154,24 @@ TEST_CASE("train.deterministic auto is decided once and kept by a resume") {
   const train::TrainedModel trained = train::load_trained_model(folder / "run", "", "");
   CHECK(ops::attention_kernel_name(trained.model->attention_choice().kernel) == resumed.at("attention"));
   CHECK(ops::choices().news() == nlohmann::json::object());
+}
+
+TEST_CASE("an interrupted deterministic run goes on deterministic under auto") {
+  const TemporaryFolder folder;
+  Config config = byte_config(write_corpus(folder.path()), "cuda", "bf16", 2, 128, 128);
+  config.optim.schedule_steps = 8;
+  config.train.steps = 8;
+  train_run(config, folder / "whole");
+  config.train.steps = 4;
+  train_run(config, folder / "parts");
+  config.train.steps = 8;
+  config.train.deterministic = "auto";
+  std::filesystem::remove(kernel_cache());
+  train_run(config, folder / "parts", "auto");
+  const auto resumed = rows(folder / "parts", "start").back();
+  CHECK(resumed.at("deterministic") == true);
+  CHECK(resumed.at("determinism") == "auto: as the checkpoint was");
+  require_same_losses(folder / "whole", folder / "parts");
 }
 
 TEST_CASE("memory that has left the card is found by its speed") {
