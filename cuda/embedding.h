@@ -33,7 +33,7 @@ struct EmbeddingBackward {
 
 struct EmbeddingLaunch {
   int threads;
-  int64_t row_blocks;     // forward: persistent over tokens; backward: one a sorted position
+  int64_t row_blocks;     // they stride over: tokens; backward: groups of sorted positions
   int64_t column_blocks;  // backward only; forward: 1
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cuda/cross_entropy.h"
+#include "cuda/embedding.h"
 #include "cuda/error.h"
 #include "cuda/launch_delay.h"
 #include "cuda/launch_overlap.h"
@@ -129,6 +130,16 @@ TEST_CASE("the norm's backward stays resident and its scratch fits every path") 
 }
 
 #if NARROWGAUGE_CUDA
+TEST_CASE("the embedding's backward has a warp for every token and 32 vectors") {
+  const auto of_step = plan_embedding_backward(4096, 1792, 8, kH200);
+  CHECK(of_step.threads == 256);
+  CHECK(of_step.row_blocks == 512);
+  CHECK(of_step.column_blocks == 7);
+  CHECK(plan_embedding_backward(9, 41, 1, kH200).row_blocks == 2);
+  CHECK(plan_embedding_backward(9, 41, 1, kH200).column_blocks == 2);
+  CHECK(plan_embedding_backward(INT32_MAX, 8, 8, kRtx5080Limits).row_blocks == 65535);
+}
+
 TEST_CASE("the cross-entropy stages the next row where the card has room for it") {
   const auto of_h200 = plan_cross_entropy(4096, 32000, 8, true, kH200);
   CHECK(of_h200.threads == 512);

@@ -3,6 +3,11 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
 
 #include "lib/ops/cross_entropy.h"
 #include "lib/ops/embedding.h"
@@ -42,6 +47,32 @@ inline void check_embedding(at::Device device, at::ScalarType dtype, int64_t cou
   const at::Tensor ordered = before.clone();
   ops::embedding_backward(ordered, dy, tokens, order.to(device));
   CHECK(same_bits(dweight, ordered));
+}
+
+// Runs of 1, 2, ... equal tokens, shuffled, and of every length around a whole number of warps.
+inline void check_embedding_runs(at::Device device, at::ScalarType dtype, int64_t width) {
+  INFO(dtype << " width " << width);
+  std::vector<int32_t> ids;
+  int32_t id = 0;
+  const auto add_run = [&](int64_t length) { ids.insert(ids.end(), static_cast<size_t>(length), id++); };
+  for (int64_t length = 1; length <= 70; ++length) add_run(length);
+  for (const int64_t length : {1, 1, 255, 256, 257, 287, 1, 288, 289, 513}) add_run(length);
+  std::shuffle(ids.begin(), ids.end(), std::mt19937(3));
+  const auto count = static_cast<int64_t>(ids.size());
+  const at::Tensor tokens = at::tensor(ids, at::kInt).to(device);
+  Draws random(17, device);
+  const at::Tensor dy = random.normal({count, width}, dtype);
+  const at::Tensor before = random.normal({id + 1, width}, at::kFloat);  // the last id has no token
+  const at::Tensor dweight = before.clone();
+  ops::embedding_backward(dweight, dy, tokens);
+  const auto sum = [&](at::ScalarType compute) {
+    return before.to(compute).index_add(0, tokens, dy.to(compute));
+  };
+  check_as_good(dweight, sum(at::kFloat), sum(at::kDouble), "dweight");
+  CHECK(same_bits(dweight.select(0, id), before.select(0, id)));
+  const at::Tensor again = before.clone();
+  ops::embedding_backward(again, dy, tokens);
+  CHECK(same_bits(dweight, again));
 }
 
 inline void check_embedding_outside(at::Device device) {

@@ -1,4 +1,5 @@
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include "lib/ops/device.h"
@@ -65,9 +66,24 @@ TEST_CASE("embedding on CUDA equals fp64", "[sanitize]") {
       }
       check_embedding(kGpu, dtype, 9000, 1, 264);       // one token all the time
       check_embedding(kGpu, dtype, 4096, 32000, 1792);  // mostly different ones
+      for (const int64_t width : {1, 41, 264, 1792}) check_embedding_runs(kGpu, dtype, width);
     }
     check_embedding_outside(kGpu);
   });
+}
+
+TEST_CASE("more tokens than one grid of the embedding's backward") {
+  check_embedding(kGpu, at::kFloat, 65535 * 8 + 9, 1 << 18, 1);
+}
+
+TEST_CASE("the embedding's gradient may begin anywhere") {
+  const at::Tensor tokens = at::tensor({2, 0, 2}, at::kInt).to(kGpu);
+  const at::Tensor dy = at::ones({3, 8}, at::TensorOptions(kGpu).dtype(at::kBFloat16));
+  const at::Tensor buffer = at::zeros({3 * 8 + 1}, at::TensorOptions(kGpu));
+  ops::embedding_backward(buffer.narrow(0, 1, 24).view({3, 8}), dy, tokens);  // 4 bytes off
+  CHECK(buffer.sum().item<float>() == 24.0f);
+  CHECK(buffer[0].item<float>() == 0.0f);
+  CHECK(buffer.narrow(0, 17, 8).eq(2).all().item<bool>());
 }
 
 TEST_CASE("sums on CUDA equal those on the CPU", "[sanitize]") {

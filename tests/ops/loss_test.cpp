@@ -86,6 +86,7 @@ TEST_CASE("embedding on the CPU equals fp64") {
     }
     check_embedding(kCpu, dtype, 2000, 1, 8);
   }
+  check_embedding_runs(kCpu, at::kBFloat16, 41);
   check_embedding_outside(kCpu);
 }
 
