@@ -8,6 +8,7 @@
 #include <array>
 
 #include "lib/base/log.h"
+#include "lib/bench/chunked_loss.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/ops/choices.h"
 #include "lib/ops/linear.h"
@@ -115,7 +116,9 @@ Json bench_gemm(Machine& machine, const Config& config, const std::vector<int64_
   Json runs = Json::array();
   for (const int64_t count : rows) {
     log_info(fmt::format("bench: matrix products of {} rows", count));
-    runs.push_back(measure_gemm(machine, config, count));
+    Json run = measure_gemm(machine, config, count);
+    run["loss"] = measure_chunked_loss(machine, config, count);
+    runs.push_back(std::move(run));
   }
   result["runs"] = runs;
   result["clocks_end"] = machine.clocks();

@@ -10,6 +10,7 @@ namespace narrowgauge::bench {
 // recomputed. Leaves no other choices in force.
 Json measure_gemm(const Machine& machine, const Config& config, int64_t rows);
 
+// The same for each count of rows, and "loss" (lib/bench/chunked_loss.h) with the algorithms of that run.
 Json bench_gemm(Machine& machine, const Config& config, const std::vector<int64_t>& rows);
 
 }  // namespace narrowgauge::bench

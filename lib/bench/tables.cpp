@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "lib/base/units.h"
+#include "lib/bench/chunked_loss.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -225,6 +226,7 @@ std::vector<Table> tables_of(const Json& result, size_t kernels) {
   } else if (kind == "gemm" || kind == "attention") {
     for (const Json& run : result["runs"]) {
       tables.push_back(kind == "gemm" ? gemm_table(run) : attention_table(run));
+      if (run.contains("loss")) tables.push_back(chunked_loss_table(run["loss"]));
     }
   } else if (kind == "step") {
     tables.push_back(speed_table(result["step"]));

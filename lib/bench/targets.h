@@ -13,6 +13,9 @@ struct Target {
   double milliseconds = 0;  // at most; 0: none
 };
 
+// What the chunked loss may take, as a multiple of its three products alone.
+inline constexpr double kMostOfLossProducts = 1.15;
+
 std::optional<Target> find_target(std::string_view kernel);
 
 // "met", "missed" or, without a target, "".

@@ -2,6 +2,7 @@
 #include <ATen/ops/full.h>
 
 #include "lib/bench/attention.h"
+#include "lib/bench/gemm.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/bench/kernels.h"
 #include "lib/bench/profiler.h"
@@ -62,6 +63,24 @@ TEST_CASE("the profiler sees what the device does") {
   });
   REQUIRE(events.size() >= 3);
   for (const KernelEvent& event : events) REQUIRE(event.end > event.begin);
+}
+
+TEST_CASE("products are measured, and the loss in whole and broken chunks beside its own") {
+  const Json result = bench_gemm(machine(), small_model(), {512, 700});
+  INFO(result.dump(1));
+  for (const Json& run : result["runs"]) {
+    const Json& loss = run["loss"];
+    REQUIRE(loss["rows"] == run["rows"]);
+    REQUIRE(loss["chunk"] == 512);
+    for (const char* what : {"loss", "products"}) {
+      REQUIRE(loss[what]["p20_us"].get<double>() > 0);
+      REQUIRE(loss[what]["p20_us"] <= loss[what]["median_us"]);
+      REQUIRE(loss[what]["median_us"] <= loss[what]["p80_us"]);
+    }
+    REQUIRE(loss["ratio"].get<double>() > 1);  // the cross-entropy comes on top
+    REQUIRE((loss["verdict"] == "met") == (loss["ratio"].get<double>() <= 1.15));
+  }
+  REQUIRE(tables_of(result).size() == 4);
 }
 
 TEST_CASE("attention is measured with each kernel, and with every group and plan of cuDNN's") {

@@ -125,6 +125,20 @@ TEST_CASE("results become tables") {
                                                                    "100.0", "99.0", "101.0", "700", "yes"}});
   REQUIRE(tables[0].notes.size() == 2);
   REQUIRE(tables[0].notes[1].find("not readable") != std::string::npos);
+  auto with_loss = gemm;
+  with_loss["runs"][0]["loss"] = nlohmann::ordered_json::parse(
+      R"({"rows": 8192, "chunk": 4096, "loss": {"median_us": 2200.04, "p20_us": 2190, "p80_us": 2210},
+    "products": {"median_us": 2000, "p20_us": 1990, "p80_us": 2010}, "ratio": 1.10002, "target": "<= 1.15",
+    "verdict": "met"})");
+  const std::vector<Table> both = tables_of(with_loss);
+  REQUIRE(both.size() == 2);
+  REQUIRE(both[1].title == "Loss of 8192 tokens, 4096 at once, with its gradients");
+  REQUIRE(both[1].rows ==
+          std::vector<std::vector<std::string>>{
+              {"its three products alone", "2000.0", "1990.0", "2010.0"},
+              {"products and cross-entropy", "2200.0", "2190.0", "2210.0", "1.100", "<= 1.15", "met"}});
+  REQUIRE(both[0].notes.empty());
+  REQUIRE(both[1].notes.size() == 2);
   REQUIRE_THROWS_AS(tables_of(nlohmann::ordered_json{{"bench", "x"}}), std::invalid_argument);
 }
 
