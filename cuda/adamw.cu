@@ -222,86 +222,137 @@ struct TableAddresses {
   uint32_t cells;
 };
 
-// Updates the blocks of a range from `block` on, `warps` apart; returns the next one, beyond the range.
-template <Master kMaster, bool kEightBit, class T, class G>
-__device__ __forceinline__ int update_range(const Walk& range, const AdamWFactors& factors,
-                                            const AdamWStep& step, const StepInput& input,
-                                            const Tables& tables, int block, int warps) {
+// What the moments of a lane's elements in a block of 8-bit states follow from, as it lies in memory.
+template <class G>
+struct Quantised {
+  __device__ __forceinline__ Quantised(const Walk& range, int block, int64_t position)
+      : m_codes(load_codes(at<uint8_t>(range.m, position))),
+        v_codes(load_codes(at<uint8_t>(range.v, position))),
+        m_scale(*at<float>(range.m_scales, block)),
+        v_scale(*at<float>(range.v_scales, block)) {
+#pragma unroll
+    for (int i = 0; i < kLane / kVec<G>; ++i) {
+      grad[i] = *reinterpret_cast<const uint4*>(at<const G>(range.grad, position + i * kVec<G>));
+    }
+  }
+  __device__ __forceinline__ void widen_grad(float (&g)[kLane]) const {
+#pragma unroll
+    for (int i = 0; i < kLane / kVec<G>; ++i) {
+      float part[kVec<G>];
+      widen(part, reinterpret_cast<const Vec<G>&>(grad[i]));
+#pragma unroll
+      for (int j = 0; j < kVec<G>; ++j) g[i * kVec<G> + j] = part[j];
+    }
+  }
+  uint4 grad[kLane / kVec<G>];
+  uint2 m_codes;
+  uint2 v_codes;
+  float m_scale;
+  float v_scale;
+};
+
+// Updates the blocks of a range with 8-bit states from `block` on, `warps` apart; returns the next one,
+// beyond the range. What the moments of a block need is loaded while the weights of the block before are
+// updated, when registers are free, so that the warp does not wait for it.
+template <Master kMaster, class T, class G>
+__device__ __forceinline__ int update_quantised(const Walk& range, const AdamWFactors& factors,
+                                                const AdamWStep& step, const StepInput& input,
+                                                const Tables& tables, int block, int warps) {
+  if (block >= range.end_block) return block;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float decay = range.decay ? step.decay : 1.0f;
   const TableAddresses table(tables, lane);
   const uint32_t offset = in_register(float_bits(kMapOffset));
+  Quantised<G> quantised(range, block, block * kAdamWBlock + lane * kLane);
+  while (true) {
+    const int64_t position = block * kAdamWBlock + lane * kLane;
+    float p[kLane];
+    float g[kLane];
+    Moments x[kLane];
+    load_weights<kMaster, T>(range, position, p);
+    quantised.widen_grad(g);
+    const float keep_m = multiply(factors.beta1, quantised.m_scale);
+    const float keep_v = multiply(factors.beta2, quantised.v_scale);
+    float largest_m = 0;
+    float largest_v = 0;
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) {
+      const Moments old = {table.m(code(quantised.m_codes, i)), table.v(code(quantised.v_codes, i))};
+      x[i] = next_moments(g[i], old, keep_m, keep_v, step);
+      largest_m = fmaxf(largest_m, fabsf(x[i].m));
+      largest_v = fmaxf(largest_v, x[i].v);
+    }
+    largest_m = warp_largest(largest_m);
+    largest_v = warp_largest(largest_v);
+    const BlockScale scale_m = block_scale(largest_m);
+    const BlockScale scale_v = block_scale(largest_v);
+    uint32_t codes[kLane];
+    if (largest_m <= kLargestScale && largest_v <= kLargestScale) {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        codes[i] = table.encode_m(signed_key(x[i].m, scale_m.inverse, offset));
+      }
+      store_codes(at<uint8_t>(range.m, position), codes);
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) codes[i] = table.encode_v(unsigned_key(x[i].v, scale_v.inverse));
+      store_codes(at<uint8_t>(range.v, position), codes);
+    } else {  // a key outside the table must not be looked up, whatever the state was
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        const float m = fmaxf(fminf(x[i].m, kLargestScale), -kLargestScale);
+        codes[i] = table.encode_m(signed_key(m, scale_m.inverse, offset));
+      }
+      store_codes(at<uint8_t>(range.m, position), codes);
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        codes[i] = table.encode_v(unsigned_key(fminf(x[i].v, kLargestScale), scale_v.inverse));
+        x[i].v = fminf(x[i].v, FLT_MAX);
+      }
+      store_codes(at<uint8_t>(range.v, position), codes);
+    }
+    if (lane == 0) {
+      *at<float>(range.m_scales, block) = scale_m.scale;
+      *at<float>(range.v_scales, block) = scale_v.scale;
+    }
+    const int next = block + warps;
+    const int fetched = next < range.end_block ? next : block;  // without a branch, which costs registers
+    quantised = Quantised<G>(range, fetched, fetched * kAdamWBlock + lane * kLane);
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, factors.eps, step);
+    store_weights<kMaster, T>(range, input, position, p);
+    block = next;
+    if (block >= range.end_block) return block;
+  }
+}
+
+// The same for a range with fp32 states.
+template <Master kMaster, class T, class G>
+__device__ __forceinline__ int update_fp32(const Walk& range, const AdamWFactors& factors,
+                                           const AdamWStep& step, const StepInput& input, int block,
+                                           int warps) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float decay = range.decay ? step.decay : 1.0f;
 #pragma unroll 1
   for (; block < range.end_block; block += warps) {
     const int64_t position = block * kAdamWBlock + lane * kLane;
     float p[kLane];
     float g[kLane];
-    Moments x[kLane];
+    float m[kLane];
+    float v[kLane];
     load8(at<const G>(range.grad, position), g);
     load_weights<kMaster, T>(range, position, p);
-    if constexpr (kEightBit) {
-      const uint2 m_codes = load_codes(at<uint8_t>(range.m, position));
-      const uint2 v_codes = load_codes(at<uint8_t>(range.v, position));
-      const float keep_m = multiply(factors.beta1, *at<float>(range.m_scales, block));
-      const float keep_v = multiply(factors.beta2, *at<float>(range.v_scales, block));
-      float largest_m = 0;
-      float largest_v = 0;
+    load8(at<const float>(range.m, position), m);
+    load8(at<const float>(range.v, position), v);
 #pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        const Moments old = {table.m(code(m_codes, i)), table.v(code(v_codes, i))};
-        x[i] = next_moments(g[i], old, keep_m, keep_v, step);
-        largest_m = fmaxf(largest_m, fabsf(x[i].m));
-        largest_v = fmaxf(largest_v, x[i].v);
-      }
-      largest_m = warp_largest(largest_m);
-      largest_v = warp_largest(largest_v);
-      const BlockScale scale_m = block_scale(largest_m);
-      const BlockScale scale_v = block_scale(largest_v);
-      uint32_t codes[kLane];
-      if (largest_m <= kLargestScale && largest_v <= kLargestScale) {
-#pragma unroll
-        for (int i = 0; i < kLane; ++i) {
-          codes[i] = table.encode_m(signed_key(x[i].m, scale_m.inverse, offset));
-        }
-        store_codes(at<uint8_t>(range.m, position), codes);
-#pragma unroll
-        for (int i = 0; i < kLane; ++i) codes[i] = table.encode_v(unsigned_key(x[i].v, scale_v.inverse));
-        store_codes(at<uint8_t>(range.v, position), codes);
-      } else {  // a key outside the table must not be looked up, whatever the state was
-#pragma unroll
-        for (int i = 0; i < kLane; ++i) {
-          const float m = fmaxf(fminf(x[i].m, kLargestScale), -kLargestScale);
-          codes[i] = table.encode_m(signed_key(m, scale_m.inverse, offset));
-        }
-        store_codes(at<uint8_t>(range.m, position), codes);
-#pragma unroll
-        for (int i = 0; i < kLane; ++i) {
-          codes[i] = table.encode_v(unsigned_key(fminf(x[i].v, kLargestScale), scale_v.inverse));
-          x[i].v = fminf(x[i].v, FLT_MAX);
-        }
-        store_codes(at<uint8_t>(range.v, position), codes);
-      }
-      if (lane == 0) {
-        *at<float>(range.m_scales, block) = scale_m.scale;
-        *at<float>(range.v_scales, block) = scale_v.scale;
-      }
-    } else {
-      float m[kLane];
-      float v[kLane];
-      load8(at<const float>(range.m, position), m);
-      load8(at<const float>(range.v, position), v);
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        x[i] = next_moments(g[i], {m[i], v[i]}, factors.beta1, factors.beta2, step);
-        x[i].v = fminf(x[i].v, FLT_MAX);
-        m[i] = x[i].m;
-        v[i] = x[i].v;
-      }
-      store8(at<float>(range.m, position), m);
-      store8(at<float>(range.v, position), v);
+    for (int i = 0; i < kLane; ++i) {
+      Moments x = next_moments(g[i], {m[i], v[i]}, factors.beta1, factors.beta2, step);
+      x.v = fminf(x.v, FLT_MAX);
+      m[i] = x.m;
+      v[i] = x.v;
+      p[i] = next_weight(p[i], x, decay, factors.eps, step);
     }
-#pragma unroll
-    for (int i = 0; i < kLane; ++i) p[i] = next_weight(p[i], x[i], decay, factors.eps, step);
+    store8(at<float>(range.m, position), m);
+    store8(at<float>(range.v, position), v);
     store_weights<kMaster, T>(range, input, position, p);
   }
   return block;
@@ -322,14 +373,12 @@ __global__ void __launch_bounds__(kThreads, 1) adamw_kernel(const __grid_constan
 #pragma unroll 1
   for (int r = 0; r < arguments.range_count; ++r) {
     const Walk& range = arguments.walks[r];
-    const auto update = [&]<bool kEightBit, class Grad>(Grad) {
-      block = update_range<kMaster, kEightBit, T, Grad>(range, factors, step, input, tables, block, warps);
+    const auto update = [&]<class Grad>(Grad) {
+      block = range.eight_bit
+                  ? update_quantised<kMaster, T, Grad>(range, factors, step, input, tables, block, warps)
+                  : update_fp32<kMaster, T, Grad>(range, factors, step, input, block, warps);
     };
-    if (range.grad_is_low) {
-      range.eight_bit ? update.template operator()<true>(G{}) : update.template operator()<false>(G{});
-    } else {
-      range.eight_bit ? update.template operator()<true>(0.0f) : update.template operator()<false>(0.0f);
-    }
+    range.grad_is_low ? update(G{}) : update(0.0f);
   }
 }
 

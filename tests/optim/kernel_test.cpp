@@ -1,4 +1,5 @@
-// The optimizer's kernels against their CPU twins, with the card's limits and with those of an RTX 5080.
+// The optimizer's kernels against their CPU twins, with the card's limits, an RTX 5080's and those of two
+// multiprocessors.
 #include <limits>
 
 #include "cuda/error.h"
@@ -15,11 +16,18 @@ namespace {
 const at::Device kCpu(at::kCPU);
 const at::Device kGpu(at::kCUDA, 0);
 
-// Runs `body` with the real limits and with the 5080's.
+// So few multiprocessors that a warp takes many blocks of a small buffer.
+constexpr cuda::DeviceLimits kTwoProcessors = [] {
+  cuda::DeviceLimits limits = cuda::kRtx5080Limits;
+  limits.sm_count = 2;
+  return limits;
+}();
+
+// Runs `body` with the real limits, with the 5080's and with those of two of its multiprocessors.
 template <class Body>
 void with_limits(const Body& body) {
   for (const cuda::DeviceLimits* limits :
-       {static_cast<const cuda::DeviceLimits*>(nullptr), &cuda::kRtx5080Limits}) {
+       {static_cast<const cuda::DeviceLimits*>(nullptr), &cuda::kRtx5080Limits, &kTwoProcessors}) {
     ops::override_limits(limits);
     body();
   }
