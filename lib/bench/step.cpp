@@ -12,7 +12,7 @@
 #include "lib/bench/stats.h"
 #include "lib/bench/trainee.h"
 #include "lib/bench/wall.h"
-#include "lib/train/cards.h"
+#include "lib/plan/cards.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -51,7 +51,7 @@ Json measure_speed(Trainee& trainee, Machine& machine, const StepOptions& option
   Json speed = model;
   speed["tokens_per_second"] = {{"median", rate.median}, {"p20", rate.p20}, {"p80", rate.p80}};
   speed["step_ms"] = percentile(times, 0.5);
-  const auto card = train::card_bf16_rate(machine.compute().name);
+  const auto card = plan::card_bf16_rate(machine.compute().name);
   speed["mfu"] = card ? Json(rate.median * model["flops_per_token"].get<double>() / *card) : Json(nullptr);
   speed["peak_bytes"] = {
       {"allocated", peaks.allocated}, {"reserved", peaks.reserved}, {"device", peaks.device}};

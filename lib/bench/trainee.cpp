@@ -3,10 +3,10 @@
 #include <random>
 
 #include "lib/base/text.h"
+#include "lib/plan/time.h"
 #include "lib/train/determinism.h"
 #include "lib/train/graph.h"
 #include "lib/train/kernel_choices.h"
-#include "lib/train/metrics.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -107,7 +107,7 @@ Json Trainee::describe() const {
           {"slab_bytes", model_->slab_bytes()},
           {"loss_chunk", config_.memory.loss_chunk},
           {"document_mask", config_.data.document_mask},
-          {"flops_per_token", train::model_flops_per_token(config_.model, config_.data.context)}};
+          {"flops_per_token", plan::model_flops_per_token(config_.model, config_.data.context)}};
 }
 
 Json Trainee::outcome() const {

@@ -2,12 +2,6 @@
 
 namespace narrowgauge::train {
 
-double model_flops_per_token(const ModelConfig& config, int64_t context) {
-  const auto attention = static_cast<double>(config.layers) * static_cast<double>(config.query_width()) *
-                         static_cast<double>(context);
-  return 6.0 * static_cast<double>(config.parameter_count()) + 6.0 * attention;
-}
-
 void Throughput::restart(double now) { ends_.assign(1, {now, 0}); }
 
 void Throughput::add(double now, int64_t tokens) {

@@ -4,14 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "lib/config/model_config.h"
-
 namespace narrowgauge::train {
-
-// FLOPs that one trained token needs, forward and backward: 6 x parameters + 6 x layers x hidden x context
-// (design: causal attention counted once, hidden is the width of the queries). Recomputation is never
-// counted.
-double model_flops_per_token(const ModelConfig& config, int64_t context);
 
 // Tokens a second over the last steps. `restart` begins a new window (after an evaluation or a checkpoint,
 // whose time is not training's). Times are seconds of any steady clock.

@@ -6,7 +6,8 @@
 
 #include "lib/base/log.h"
 #include "lib/base/units.h"
-#include "lib/train/cards.h"
+#include "lib/plan/cards.h"
+#include "lib/plan/time.h"
 
 namespace narrowgauge::train {
 namespace {
@@ -24,9 +25,9 @@ ordered_json or_null(const std::optional<T>& value) {
 
 // Seconds that the card needs for one token's model FLOPs; nothing for fp32, which the rate is not about.
 std::optional<double> ideal_seconds(const Config& config, const ComputeDevice& device) {
-  const auto rate = card_bf16_rate(device.name);
+  const auto rate = plan::card_bf16_rate(device.name);
   if (!rate || config.train.dtype != "bf16") return std::nullopt;
-  return model_flops_per_token(config.model, config.data.context) / *rate;
+  return plan::model_flops_per_token(config.model, config.data.context) / *rate;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The pieces of training that need no tensor: card rates, FLOPs, throughput, progress lines, signals.
+// The pieces of training that need no tensor: throughput, progress lines, signals.
 #include <ATen/Context.h>
 
 #include <cmath>
@@ -7,7 +7,6 @@
 #include "lib/base/error.h"
 #include "lib/base/interruption.h"
 #include "lib/ops/choices.h"
-#include "lib/train/cards.h"
 #include "lib/train/determinism.h"
 #include "lib/train/metrics.h"
 #include "lib/train/progress.h"
@@ -17,25 +16,6 @@
 
 namespace narrowgauge::train {
 namespace {
-
-TEST_CASE("card rates are dense bf16 with fp32 accumulation") {
-  REQUIRE(card_bf16_rate("NVIDIA GeForce RTX 5080") == 112.6e12);
-  REQUIRE(card_bf16_rate("NVIDIA GeForce RTX 4060 Ti") == 44.1e12);
-  REQUIRE(card_bf16_rate("NVIDIA A100-SXM4-40GB") == 312e12);
-  REQUIRE(card_bf16_rate("NVIDIA L4") == 121e12);
-  REQUIRE(card_bf16_rate("NVIDIA H100 80GB HBM3") == 989.4e12);
-  REQUIRE(card_bf16_rate("NVIDIA H100 PCIe") == 756e12);
-  REQUIRE(card_bf16_rate("NVIDIA H200") == 989.4e12);
-  REQUIRE_FALSE(card_bf16_rate("NVIDIA GeForce RTX 4080 Laptop GPU"));
-  REQUIRE_FALSE(card_bf16_rate("NVIDIA A1000"));
-  REQUIRE_FALSE(card_bf16_rate("CPU"));
-}
-
-TEST_CASE("model FLOPs of the 977M model") {
-  const ModelConfig config;  // the defaults are that model
-  const double flops = model_flops_per_token(config, 4096);
-  REQUIRE(std::abs(flops - 6.92e9) < 0.01e9);
-}
 
 TEST_CASE("throughput is that of a sliding window") {
   Throughput throughput(2);

@@ -1,0 +1,1 @@
+narrowgauge_test(plan/cards_test cpu narrowgauge_plan)
