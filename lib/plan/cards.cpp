@@ -98,7 +98,7 @@ cuda::DeviceLimits Card::limits() const {
 // to 82 % over all products and attention of a step on an RTX 5090.
 Efficiency Card::efficiency() const {
   if (is_geforce()) return {.products = 0.86, .attention_forward = 0.95, .attention_backward = 0.83};
-  return {.products = 0.745, .attention_forward = 0.51, .attention_backward = 0.446};
+  return {.products = 0.785, .attention_forward = 0.535, .attention_backward = 0.467};
 }
 
 const Card* find_card(std::string_view name) {

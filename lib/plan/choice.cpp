@@ -46,6 +46,8 @@ std::vector<RecomputeLevel> fixed_levels(const Config& config) {
   return levels;
 }
 
+bool assumes_determinism(const Config& config) { return config.train.deterministic != "false"; }
+
 int64_t sequences(const Config& config) { return config.train.tokens_per_step / config.data.context; }
 
 }  // namespace narrowgauge::plan

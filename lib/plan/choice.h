@@ -36,6 +36,9 @@ Config with_choice(Config config, const Choice& choice);
 // What the config fixes: the level of every layer; empty for auto.
 std::vector<RecomputeLevel> fixed_levels(const Config& config);
 
+// train.deterministic auto counts as true: that is taken where it costs at most 3 % of a step.
+bool assumes_determinism(const Config& config);
+
 // Sequences of an optimizer step.
 int64_t sequences(const Config& config);
 

@@ -44,6 +44,9 @@ struct Bytes {
 // on an H200 with driver 580 beside 977M parameters.
 inline constexpr int64_t kOutsideEstimate = int64_t{717} << 20;
 
+// Bytes that a run of this config holds from start to end.
+layout::StaticBytes static_bytes(const Config& config);
+
 // What lib/layout cannot know.
 struct Surroundings {
   std::optional<cuda::DeviceLimits> limits;  // of the GPU; none on the CPU
@@ -52,7 +55,7 @@ struct Surroundings {
   // Sequences of one pass of an evaluation (train::evaluation_windows); 0: the run evaluates nothing.
   int64_t evaluation_sequences = 0;
   // Attention's scratch in the slab for a pass of so many sequences (ops::attention_scratch_bytes). Empty: an
-  // estimate for cuDNN, or where head size or a document mask rules that out for flash.
+  // estimate (attention_scratch.h).
   std::function<int64_t(int64_t sequences)> attention_scratch;
 };
 
@@ -93,6 +96,7 @@ class MemoryModel {
   // By the real layouts. Placing a hundred layers takes some milliseconds.
   [[nodiscard]] MemoryUse use(const Choice& choice) const;
   [[nodiscard]] int64_t bytes(const Choice& choice) const;  // use().bytes()
+  [[nodiscard]] int64_t slab(const Choice& choice) const;   // use().slab
   // Every operation of a micro-batch and the update, in order.
   [[nodiscard]] std::vector<Point> timeline(const Choice& choice) const;
 
@@ -106,26 +110,13 @@ class MemoryModel {
   [[nodiscard]] int64_t scratch(int64_t sequences) const;
   [[nodiscard]] int64_t outside_scratch(int64_t sequences) const;
   [[nodiscard]] int64_t sample_bytes() const;
+  [[nodiscard]] bool evaluates() const;
+  [[nodiscard]] bool samples() const;
   [[nodiscard]] int64_t batch_bytes(int64_t sequences, int64_t micro_batch) const;
 
   Config config_;
   Surroundings around_;
   layout::StaticBytes fixed_;
-};
-
-// The bytes of a training slab as a function of the numbers of layers at each level, when those are sorted:
-// the layout's peak without its placement, so that the slab is never smaller. Read off layouts of three
-// layers.
-class SlabBound {
- public:
-  SlabBound(const MemoryModel& model, int64_t micro_batch, int64_t loss_chunk);
-  [[nodiscard]] int64_t bytes(const LevelCounts& counts) const;
-
- private:
-  std::array<int64_t, kLevelCount> kept_{};  // a layer
-  std::array<int64_t, kLevelCount>
-      working_{};  // the most that a layer needs while it runs, its kept included
-  int64_t loss_ = 0;
 };
 
 }  // namespace narrowgauge::plan

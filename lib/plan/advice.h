@@ -1,0 +1,38 @@
+#pragma once
+// What else a person could do.
+#include <string>
+#include <vector>
+
+#include "lib/plan/search.h"
+
+namespace narrowgauge::plan {
+
+// Another choice than the best one, and why it lost.
+struct Loser {
+  Candidate candidate;  // the fastest that fits; where none does the smallest
+  bool fits = false;
+};
+
+// Of every other micro-batch and loss chunk the best, ascending by micro-batch, then chunk; and first, when
+// the next faster choice with the best one's micro-batch did not fit, that one: fewer layers recompute.
+std::vector<Loser> losers(const Request& request, const Rates& rates, const Candidate& best);
+
+// A change of the config and the best that fits after it.
+struct Change {
+  std::string setting;  // "optim.master=stochastic"
+  Candidate candidate;
+};
+
+// Single changes after which something fits, those that change least of a run first: what the config fixes
+// left to the plan, samples, scratch, a smaller loss chunk, less exact states and gradients, a shorter
+// context. Empty: none of them is enough.
+std::vector<Change> remedies(const Request& request, const Rates& rates);
+
+// What less exact types or another loss chunk would gain: those that make a step faster than `best` by
+// 0.5 % or more, the fastest first. Such a change is never made unasked.
+std::vector<Change> temptations(const Request& request, const Rates& rates, const Candidate& best);
+
+// One sentence for a request that nothing fits: what is missing and the nearest remedies.
+std::string shortfall(const Request& request, const Rates& rates);
+
+}  // namespace narrowgauge::plan
