@@ -79,6 +79,8 @@ std::vector<Change> after(const std::vector<Edit>& edits, const Request& request
   return changes;
 }
 
+std::string key_of(const Change& change) { return change.setting.substr(0, change.setting.find('=')); }
+
 // With the best one's micro-batch and chunk: the nearest choice that is faster, whether it fits or not.
 std::optional<Candidate> next_faster(const Request& request, const Rates& rates, const Candidate& best) {
   if (!fixed_levels(request.config).empty()) return std::nullopt;
@@ -124,7 +126,10 @@ std::vector<Loser> losers(const Request& request, const Rates& rates, const Cand
 }
 
 std::vector<Change> remedies(const Request& request, const Rates& rates) {
-  return after(room_makers(request.config), request, rates);
+  std::vector<Change> changes = after(room_makers(request.config), request, rates);
+  const auto same_key = [](const Change& a, const Change& b) { return key_of(a) == key_of(b); };
+  changes.erase(std::unique(changes.begin(), changes.end(), same_key), changes.end());
+  return changes;
 }
 
 std::vector<Change> temptations(const Request& request, const Rates& rates, const Candidate& best) {
@@ -144,19 +149,18 @@ std::vector<Change> temptations(const Request& request, const Rates& rates, cons
 
 std::string shortfall(const Request& request, const Rates& rates) {
   const Candidate least = smallest(request, rates);
-  std::string text = fmt::format(
-      "nothing fits: the run needs {} of device memory at least (micro-batch {}, recompute {}), {} more than "
-      "the budget of {}; ",
-      format_bytes(least.bytes), least.choice.micro_batch, levels_text(least.choice.levels),
-      format_bytes(least.bytes - request.budget), format_bytes(request.budget));
   std::vector<std::string> ways;
   for (const Change& change : remedies(request, rates)) {
-    if (ways.size() == 3) break;
-    ways.push_back(fmt::format("--set {}", change.setting));
+    if (ways.size() < 3) ways.push_back("--set " + change.setting);
   }
-  if (ways.empty())
-    return text + "no single change of the config is enough: a smaller model or a larger card is";
-  return text + "it would fit with " + join(ways, " or ");
+  const std::string needed = format_bytes(least.bytes);
+  ways.push_back(fmt::format("a budget of {}", needed));
+  return fmt::format(
+      "nothing fits: the run needs {} of device memory at least (micro-batch {}, recompute {}), {} more than "
+      "the budget of {}; it fits with {}{}",
+      needed, least.choice.micro_batch, levels_text(least.choice.levels),
+      format_bytes(least.bytes - request.budget), format_bytes(request.budget), join(ways, " or "),
+      ways.size() == 1 ? ": no single key of the config is enough" : "");
 }
 
 }  // namespace narrowgauge::plan

@@ -25,14 +25,15 @@ struct Change {
 
 // Single changes after which something fits, those that change least of a run first: what the config fixes
 // left to the plan, samples, scratch, a smaller loss chunk, less exact states and gradients, a shorter
-// context. Empty: none of them is enough.
+// context; of each key the smallest change. Empty: none of them is enough.
 std::vector<Change> remedies(const Request& request, const Rates& rates);
 
 // What less exact types or another loss chunk would gain: those that make a step faster than `best` by
 // 0.5 % or more, the fastest first. Such a change is never made unasked.
 std::vector<Change> temptations(const Request& request, const Rates& rates, const Candidate& best);
 
-// One sentence for a request that nothing fits: what is missing and the nearest remedies.
+// One sentence for a request that nothing fits: what is missing, the nearest remedies and the budget that is
+// enough.
 std::string shortfall(const Request& request, const Rates& rates);
 
 }  // namespace narrowgauge::plan

@@ -57,7 +57,7 @@ const char* kind_name(Kind kind) {
                                                    "temporaries",
                                                    "loss",
                                                    "workspaces",
-                                                   "slab rest",
+                                                   "unused slab",
                                                    "sample",
                                                    "GEMM workspace",
                                                    "batches and tables",
@@ -231,8 +231,12 @@ std::vector<Point> MemoryModel::timeline(const Choice& choice) const {
   }
   // LibTorch's own attention allocates when it runs, and its allocator keeps that.
   for (Point& point : points) point.bytes[Kind::scratch] += outside_scratch(choice.micro_batch);
-  points.push_back({.operation = static_cast<int64_t>(used.size()), .label = "update", .bytes = held});
-  add_slab(points.back().bytes, {}, size);
+  const MemoryUse whole = use(choice);
+  for (size_t i = 1; i < whole.moments.size(); ++i) {
+    const auto operation = static_cast<int64_t>(used.size() + i - 1);
+    points.push_back(
+        {.operation = operation, .label = whole.moments[i].name, .bytes = whole.moments[i].bytes});
+  }
   return points;
 }
 

@@ -74,10 +74,10 @@ struct MemoryUse {
   [[nodiscard]] int64_t bytes() const { return at_peak().sum(); }
 };
 
-// One operation of a step.
+// One operation of a micro-batch, or a whole moment of the run.
 struct Point {
   int64_t operation;
-  std::string label;  // "embedding", "layer 7 forward", "loss", "layer 7 backward", "update"
+  std::string label;  // "embedding", "layer 7 forward", "loss", "layer 7 backward", or the moment's name
   Bytes bytes;
 };
 
@@ -97,7 +97,7 @@ class MemoryModel {
   [[nodiscard]] MemoryUse use(const Choice& choice) const;
   [[nodiscard]] int64_t bytes(const Choice& choice) const;  // use().bytes()
   [[nodiscard]] int64_t slab(const Choice& choice) const;   // use().slab
-  // Every operation of a micro-batch and the update, in order.
+  // Every operation of a micro-batch, then the other moments at their peaks.
   [[nodiscard]] std::vector<Point> timeline(const Choice& choice) const;
 
   [[nodiscard]] const layout::StaticBytes& fixed() const { return fixed_; }

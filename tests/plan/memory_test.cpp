@@ -35,9 +35,10 @@ TEST_CASE("the timeline is what a replay of every buffer finds, and so is its pe
       const int64_t other_scratch = config.data.document_mask || config.train.dtype == "fp32"
                                         ? allocated_scratch(config, choice.micro_batch, 84)
                                         : 0;
+      const int64_t pass_end = points.back().operation + 2 - static_cast<int64_t>(use.moments.size());
       int64_t peak = 0;
       for (const Point& point : points) {
-        if (point.label == "update") continue;
+        if (point.operation >= pass_end) break;
         const auto used = in_use(pass, point.operation);
         REQUIRE(point.bytes[Kind::saved] == used[0]);
         REQUIRE(point.bytes[Kind::temporary] == used[1]);
@@ -50,8 +51,15 @@ TEST_CASE("the timeline is what a replay of every buffer finds, and so is its pe
       }
       REQUIRE(peak == pass.peak().bytes);
       REQUIRE(use.moments[0].bytes[Kind::slab_rest] == use.slab - peak);
-      REQUIRE(points.back().label == "update");
-      REQUIRE(points.back().bytes[Kind::slab_rest] == use.slab);
+      for (size_t i = 1; i < use.moments.size(); ++i) {
+        const Point& point = points[points.size() - use.moments.size() + i];
+        REQUIRE(point.label == use.moments[i].name);
+        REQUIRE(point.bytes == use.moments[i].bytes);
+      }
+      REQUIRE(use.moments[1].bytes[Kind::slab_rest] == use.slab);  // the update
+      REQUIRE(std::max_element(points.begin(), points.end(), [](const Point& a, const Point& b) {
+                return a.bytes.sum() < b.bytes.sum();
+              })->bytes.sum() == use.bytes());
       REQUIRE(use.bytes() == model.bytes(choice));
     }
   }
@@ -69,7 +77,7 @@ TEST_CASE("operations have the names of what runs") {
   REQUIRE(labels == std::vector<std::string>{"embedding", "layer 0 forward", "layer 1 forward",
                                              "layer 2 forward", "layer 3 forward", "loss", "layer 3 backward",
                                              "layer 2 backward", "layer 1 backward", "layer 0 backward",
-                                             "embedding backward", "update"});
+                                             "embedding backward", "update", "evaluation", "checkpoint"});
 }
 
 TEST_CASE("the bound on the slab is its peak, whatever the levels") {
