@@ -22,10 +22,7 @@ int64_t query_sums(const Config& config, int64_t heads) {
   return heads * config.data.context * ((config.model.head_size() + 31) / 32) * 32 * 4;
 }
 
-}  // namespace
-
-int64_t slab_scratch(const Config& config, int64_t sequences) {
-  if (takes_math(config) || takes_flash(config)) return 0;
+int64_t cudnn_backward(const Config& config, int64_t sequences) {
   const ModelConfig& model = config.model;
   const int64_t kv_heads = model.kv_head_count();
   const auto bytes = [&](int64_t heads) {
@@ -43,6 +40,13 @@ int64_t slab_scratch(const Config& config, int64_t sequences) {
     if (kv_heads % n == 0 && fits(n * model.heads / kv_heads)) return bytes(n * model.heads / kv_heads);
   }
   return bytes(model.heads / kv_heads);
+}
+
+}  // namespace
+
+AttentionScratch slab_scratch(const Config& config, int64_t sequences) {
+  if (takes_math(config) || takes_flash(config)) return {};
+  return {.forward = 0, .backward = cudnn_backward(config, sequences)};
 }
 
 int64_t allocated_scratch(const Config& config, int64_t sequences, int sm_count) {

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "cuda/gemm_workspace.h"
-#include "lib/plan/attention_scratch.h"
 #include "lib/plan/replay.h"
 
 namespace narrowgauge::plan {
@@ -77,9 +76,9 @@ layout::StaticBytes static_bytes(const Config& config) {
 MemoryModel::MemoryModel(const Config& config, Surroundings surroundings)
     : config_(config), around_(std::move(surroundings)), fixed_(static_bytes(config)) {}
 
-int64_t MemoryModel::scratch(int64_t sequences) const {
+AttentionScratch MemoryModel::scratch(int64_t sequences) const {
   if (around_.attention_scratch) return around_.attention_scratch(sequences);
-  return around_.limits ? slab_scratch(config_, sequences) : 0;
+  return around_.limits ? slab_scratch(config_, sequences) : AttentionScratch{};
 }
 
 int64_t MemoryModel::outside_scratch(int64_t sequences) const {
@@ -94,13 +93,15 @@ layout::StepShape MemoryModel::pass_shape(layout::Purpose purpose, int64_t seque
           .levels = {},
           .element = element(config_.train.dtype),
           .loss_chunk = loss_chunk,
-          .attention_scratch = scratch(sequences),
+          .attention_scratch = scratch(sequences).forward,
+          .attention_backward_scratch = 0,
           .limits = around_.limits};
 }
 
 layout::StepShape MemoryModel::shape(const Choice& choice) const {
   layout::StepShape step = pass_shape(layout::Purpose::train, choice.micro_batch, choice.loss_chunk);
   step.levels = choice.levels;
+  step.attention_backward_scratch = scratch(choice.micro_batch).backward;
   return step;
 }
 

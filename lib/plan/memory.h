@@ -10,6 +10,7 @@
 #include "cuda/device_limits.h"
 #include "lib/layout/layout.h"
 #include "lib/layout/static_bytes.h"
+#include "lib/plan/attention_scratch.h"
 #include "lib/plan/choice.h"
 
 namespace narrowgauge::plan {
@@ -54,9 +55,9 @@ struct Surroundings {
   bool outside_measured = false;
   // Sequences of one pass of an evaluation (train::evaluation_windows); 0: the run evaluates nothing.
   int64_t evaluation_sequences = 0;
-  // Attention's scratch in the slab for a pass of so many sequences (ops::attention_scratch_bytes). Empty: an
-  // estimate (attention_scratch.h).
-  std::function<int64_t(int64_t sequences)> attention_scratch;
+  // Attention's scratch in the slab for passes of so many sequences (ops::attention_scratch). Empty: an
+  // estimate.
+  std::function<AttentionScratch(int64_t sequences)> attention_scratch;
 };
 
 // A moment of the run and what is held then.
@@ -107,7 +108,7 @@ class MemoryModel {
   [[nodiscard]] Bytes held(int64_t micro_batch, int64_t slab) const;
   [[nodiscard]] layout::StepShape pass_shape(layout::Purpose purpose, int64_t sequences,
                                              int64_t loss_chunk) const;
-  [[nodiscard]] int64_t scratch(int64_t sequences) const;
+  [[nodiscard]] AttentionScratch scratch(int64_t sequences) const;
   [[nodiscard]] int64_t outside_scratch(int64_t sequences) const;
   [[nodiscard]] int64_t sample_bytes() const;
   [[nodiscard]] bool evaluates() const;

@@ -200,23 +200,28 @@ TEST_CASE("moments beside the training pass") {
 TEST_CASE("attention's scratch") {
   Config config;
   config.train.deterministic = "true";
-  REQUIRE(slab_scratch(config, 1) == int64_t{544} << 20);  // the default of memory.attention_workspace
-  REQUIRE(slab_scratch(config, 4) == int64_t{544} << 20);  // a sequence at a time
+  REQUIRE(slab_scratch(config, 1).backward == int64_t{544}
+                                                  << 20);  // the default of memory.attention_workspace
+  REQUIRE(slab_scratch(config, 4).backward == int64_t{544} << 20);  // a sequence at a time
   config.memory.attention_workspace = int64_t{128} << 20;
-  REQUIRE(slab_scratch(config, 2) == int64_t{2 * 34} << 20);  // two heads: four would take 136 MiB
+  REQUIRE(slab_scratch(config, 2).backward == int64_t{2 * 34} << 20);  // two heads: four would take 136 MiB
   config.memory.attention_workspace = 0;
-  REQUIRE(slab_scratch(config, 2) == int64_t{34} << 20);  // one head, whatever it takes
+  REQUIRE(slab_scratch(config, 2).backward == int64_t{34} << 20);  // one head, whatever it takes
   config.train.deterministic = "false";
-  REQUIRE(slab_scratch(config, 2) == int64_t{64} << 20);
+  REQUIRE(slab_scratch(config, 2).backward == int64_t{64} << 20);
   REQUIRE(allocated_scratch(config, 2, 84) == 0);
   config.data.document_mask = true;
-  REQUIRE(slab_scratch(config, 2) == 0);
+  REQUIRE(slab_scratch(config, 2).backward == 0);
   REQUIRE(allocated_scratch(config, 2, 84) > int64_t{64} << 20);
   config.train.dtype = "fp32";
-  REQUIRE(slab_scratch(config, 2) == 0);
+  REQUIRE(slab_scratch(config, 2).backward == 0);
   Surroundings asked = on_card("5080");
-  asked.attention_scratch = [](int64_t sequences) { return sequences * 1000; };
-  REQUIRE(MemoryModel(Config{}, asked).shape({.micro_batch = 3, .levels = {}}).attention_scratch == 3000);
+  asked.attention_scratch = [](int64_t sequences) {
+    return AttentionScratch{sequences * 1000, sequences * 2000};
+  };
+  const layout::StepShape shape = MemoryModel(Config{}, asked).shape({.micro_batch = 3, .levels = {}});
+  REQUIRE(shape.attention_scratch == 3000);
+  REQUIRE(shape.attention_backward_scratch == 6000);
 }
 
 TEST_CASE("a CPU has neither workspaces nor a context") {
