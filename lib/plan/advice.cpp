@@ -37,17 +37,23 @@ std::vector<Edit> less_exact(const Config& config) {
   return edits;
 }
 
-std::vector<Edit> room_makers(const Config& config) {
+// What the config fixes left to the plan, and no samples.
+std::vector<Edit> freedom(const Config& config) {
   std::vector<Edit> edits;
   if (!config.memory.recompute.empty()) {
     edits.push_back({"memory.recompute=auto", [](Config& c) { c.memory.recompute.clear(); }});
   }
-  if (config.train.micro_batch > 1) {
+  if (config.train.micro_batch > 0) {
     edits.push_back({"train.micro_batch=auto", [](Config& c) { c.train.micro_batch = 0; }});
   }
   if (config.train.sample_every > 0) {
     edits.push_back({"train.sample_every=0", [](Config& c) { c.train.sample_every = 0; }});
   }
+  return edits;
+}
+
+std::vector<Edit> room_makers(const Config& config) {
+  std::vector<Edit> edits = freedom(config);
   constexpr int64_t kSmallScratch = int64_t{128} << 20;
   if (config.memory.attention_workspace > kSmallScratch) {
     edits.push_back({"memory.attention_workspace=128MiB",
@@ -134,7 +140,8 @@ std::vector<Change> remedies(const Request& request, const Rates& rates) {
 
 std::vector<Change> temptations(const Request& request, const Rates& rates, const Candidate& best) {
   constexpr double kWorthIt = 0.995;
-  std::vector<Edit> edits = less_exact(request.config);
+  std::vector<Edit> edits = freedom(request.config);
+  for (Edit& edit : less_exact(request.config)) edits.push_back(std::move(edit));
   for (const int64_t tokens : {2048, 4096, 8192, 16384}) {
     if (tokens != request.config.memory.loss_chunk) edits.push_back(loss_chunk(tokens));
   }

@@ -28,8 +28,8 @@ struct Change {
 // context; of each key the smallest change. Empty: none of them is enough.
 std::vector<Change> remedies(const Request& request, const Rates& rates);
 
-// What less exact types or another loss chunk would gain: those that make a step faster than `best` by
-// 0.5 % or more, the fastest first. Such a change is never made unasked.
+// What would gain 0.5 % of a step or more over `best`, the fastest first: keys that the config fixes left to
+// the plan, no samples, less exact types, another loss chunk. Such a change is never made unasked.
 std::vector<Change> temptations(const Request& request, const Rates& rates, const Candidate& best);
 
 // One sentence for a request that nothing fits: what is missing, the nearest remedies and the budget that is

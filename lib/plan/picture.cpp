@@ -44,17 +44,8 @@ constexpr std::array<Layer, kKinds> kLayers{{{Kind::outside, "#9aa0a6"},
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else {
-      out += c;
-    }
+    const char* entity = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : nullptr;
+    out += entity != nullptr ? std::string(entity) : std::string(1, c);
   }
   return out;
 }

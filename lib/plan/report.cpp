@@ -19,12 +19,22 @@ std::string choice_text(const Choice& choice) {
   return fmt::format("micro-batch {}, recompute {}", choice.micro_batch, levels_text(choice.levels));
 }
 
-std::string amount(int64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / 1073741824.0);
-}
+// All of a table in one unit.
+class Amounts {
+ public:
+  explicit Amounts(const Plan& plan) : gibibytes_(plan.memory.bytes() >= int64_t{4} << 30) {}
+  [[nodiscard]] std::string operator()(int64_t bytes) const {
+    const double mebibytes = static_cast<double>(bytes) / 1048576;
+    return gibibytes_ ? fmt::format("{:.2f} GiB", mebibytes / 1024) : fmt::format("{:.1f} MiB", mebibytes);
+  }
+
+ private:
+  bool gibibytes_;
+};
 
 std::string memory_rows(const Report& report) {
   const MemoryUse& memory = report.plan.memory;
+  const Amounts amount(report.plan);
   std::string text = fmt::format("\nDevice memory at the peak ({}):\n", memory.moments[memory.peak].name);
   for (int i = 0; i < kKinds; ++i) {
     const auto kind = static_cast<Kind>(i);
@@ -73,6 +83,7 @@ std::string why(const Report& report, const Candidate& candidate, bool fits) {
 
 std::string candidate_row(const Report& report, const Candidate& candidate, bool fits) {
   const double tokens = static_cast<double>(report.plan.config.train.tokens_per_step);
+  const Amounts amount(report.plan);
   return fmt::format("  {:>7} tokens/s  {:>9}  {:<22}{}\n", fmt::format("{:.0f}", tokens / candidate.seconds),
                      amount(candidate.bytes), why(report, candidate, fits), choice_text(candidate.choice));
 }

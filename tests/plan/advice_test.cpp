@@ -112,6 +112,14 @@ TEST_CASE("nothing fits: what is missing, and the changes that help") {
   REQUIRE(has(hopeless, "no single key"));
 }
 
+TEST_CASE("a fixed key that costs speed is named") {
+  Config config = large();
+  config.memory.recompute = {RecomputeLevel::block};
+  const Request request = request_of(config, 14.5);
+  const std::vector<Change> changes = temptations(request, rates(), search(request, rates()).front());
+  REQUIRE(changes.front().setting == "memory.recompute=auto");
+}
+
 TEST_CASE("fixed keys are the first remedy") {
   Config config = large();
   config.memory.recompute = {RecomputeLevel::none};

@@ -203,6 +203,8 @@ TEST_CASE("attention's scratch") {
   REQUIRE(slab_scratch(config, 1).backward == int64_t{544}
                                                   << 20);  // the default of memory.attention_workspace
   REQUIRE(slab_scratch(config, 4).backward == int64_t{544} << 20);  // a sequence at a time
+  config.memory.attention_workspace = int64_t{3 * 544} << 20;
+  REQUIRE(slab_scratch(config, 4).backward == int64_t{2 * 544} << 20);  // equal parts: two, not three
   config.memory.attention_workspace = int64_t{128} << 20;
   REQUIRE(slab_scratch(config, 2).backward == int64_t{2 * 34} << 20);  // two heads: four would take 136 MiB
   config.memory.attention_workspace = 0;
