@@ -103,13 +103,9 @@ int run_plan(int argc, char** argv) {
   const Target target = find_target(*arguments);
   const Budget budget = find_budget(*arguments, config, target.bytes);
   const plan::Rates rates(*target.card, config.train.dtype == "fp32");
-  const plan::Request request{
-      .config = config,
-      .surroundings = {.limits = target.card->limits(),
-                       .evaluation_sequences = train::evaluation_windows(config.data.context)},
-      .budget = budget.bytes,
-      .loss_chunks = {},
-      .candidates = 1};
+  plan::Request request{.config = config, .surroundings = {}, .budget = budget.bytes, .loss_chunks = {}};
+  request.surroundings.limits = target.card->limits();
+  request.surroundings.evaluation_sequences = train::evaluation_windows(config.data.context);
   plan::Report report = plan::make_report(request, rates, *target.card);
   report.budget_rule = budget.rule;
   print(arguments->flag("json") ? plan::report_json(report).dump(2) + "\n" : plan::report_text(report));
