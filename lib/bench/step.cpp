@@ -4,11 +4,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
-#include "cuda/launch_delay.h"
 #include "cuda/launch_overlap.h"
 #include "lib/base/log.h"
 #include "lib/bench/breakdown.h"
 #include "lib/bench/profiler.h"
+#include "lib/bench/slow_host.h"
 #include "lib/bench/stats.h"
 #include "lib/bench/trainee.h"
 #include "lib/bench/wall.h"
@@ -95,7 +95,7 @@ Json bench_step(Machine& machine, const Config& config, const StepOptions& optio
   Config resolved = config;
   {
     Trainee trainee(machine, config);
-    cuda::set_launch_delay(options.launch_delay);
+    const SlowHost host(options.launch_delay);
     cuda::set_launch_overlap(options.overlap);
     result["step"] = measure_speed(trainee, machine, options);
     if (options.launch_delay > 0) result["step"]["launch_delay_us"] = options.launch_delay;
@@ -107,7 +107,6 @@ Json bench_step(Machine& machine, const Config& config, const StepOptions& optio
         fmt::format("bench: {:.0f} tokens/s", result["step"]["tokens_per_second"]["median"].get<double>()));
     if (!options.speed_only) result["breakdown"] = measure_breakdown(trainee, machine.device());
   }
-  cuda::set_launch_delay(0);
   cuda::set_launch_overlap(true);
   if (options.speed_only || config.train.dtype != "bf16") return result;  // the wall is one of bf16
   release_cached_memory();

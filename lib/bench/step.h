@@ -8,7 +8,7 @@ struct StepOptions {
   int64_t steps = 20;       // measured
   int64_t warmup = 3;       // before them
   bool speed_only = false;  // no breakdown, no wall
-  double launch_delay = 0;  // microseconds that every launch keeps the host busy: cuda/launch_delay.h
+  double launch_delay = 0;  // microseconds that every launch keeps the host busy: lib/bench/slow_host.h
   bool overlap = true;      // kernels are set up while the one before them ends: cuda/launch_overlap.h
 };
 

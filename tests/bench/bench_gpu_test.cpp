@@ -1,14 +1,19 @@
 // What is measured on a GPU has the right size, and every piece of a measured step is found.
 #include <ATen/ops/full.h>
 
+#include <utility>
+
+#include "cuda/launch_delay.h"
 #include "lib/bench/attention.h"
 #include "lib/bench/gemm.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/bench/kernels.h"
 #include "lib/bench/profiler.h"
+#include "lib/bench/slow_host.h"
 #include "lib/bench/step.h"
 #include "lib/bench/tables.h"
 #include "lib/bench/timer.h"
+#include "lib/bench/trainee.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 
@@ -116,6 +121,34 @@ TEST_CASE("a small model's step, its breakdown and its wall") {
     REQUIRE(result["wall"]["tokens_per_second"].get<double>() > 0);
     REQUIRE(tables_of(result, 30).size() == 4);
   }
+}
+
+TEST_CASE("a slow host pays for nearly every launch of a step, and once for a graph") {
+  constexpr int64_t kPieces = 4;  // micro-batches of a step of small_model
+  const auto count = [&](const char* graphs) {
+    Config config = small_model();
+    config.train.cuda_graphs = graphs;
+    Trainee trainee(machine(), config);
+    for (int i = 0; i < 3; ++i) trainee.run_step();  // everything is captured now
+    synchronise(machine().device());
+    const SlowHost host(0.01);
+    trainee.run_step();
+    synchronise(machine().device());
+    const int64_t delayed = cuda::delayed_launches();
+    const auto events = record_kernels([&] {
+      trainee.run_step();
+      synchronise(machine().device());
+    });
+    return std::pair(delayed, static_cast<int64_t>(events.size()));
+  };
+  const auto [single, done] = count("off");
+  const auto [graphs, done_by_graphs] = count("on");
+  CAPTURE(single, done, graphs, done_by_graphs);
+  CHECK(single <= done);             // each delay stands for a kernel, copy or fill that the device did
+  CHECK(single >= done * 3 / 5);     // the others: second kernels of a product or of attention's backward
+  CHECK(graphs >= 2 * kPieces + 1);  // a copy and a graph each, and the update
+  CHECK(graphs <= 2 * kPieces + 12);
+  CHECK(done_by_graphs >= 3 * graphs);
 }
 
 }  // namespace

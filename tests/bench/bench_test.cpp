@@ -1,9 +1,17 @@
-// The parts of bench that measure nothing: statistics, tables, targets, the classes of kernels, least
-// traffic.
+// The parts of bench that need no GPU: statistics, tables, targets, the classes of kernels, least traffic,
+// the slow host.
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+
+#include <chrono>
 #include <cmath>
 #include <stdexcept>
+#include <thread>
 
+#include "cuda/error.h"
+#include "cuda/launch_delay.h"
 #include "lib/bench/breakdown.h"
+#include "lib/bench/slow_host.h"
 #include "lib/bench/stats.h"
 #include "lib/bench/table.h"
 #include "lib/bench/tables.h"
@@ -106,6 +114,36 @@ TEST_CASE("a breakdown counts overlapping work once and finds the gaps") {
   REQUIRE(b.kernels[0].name == "nvjet_a");
   REQUIRE(b.kernels[0].count == 2);
   REQUIRE(break_down({}).span == 0);
+}
+
+TEST_CASE("a slow host pays for LibTorch's copies and fills, on any thread and no longer than it lives") {
+  const at::Tensor x = at::ones({1 << 18});
+  const at::Tensor y = at::empty_like(x);
+  const auto launches = [&] {
+    const int64_t before = cuda::delayed_launches();
+    y.copy_(x);
+    y.fill_(2);
+    y.zero_();  // so large that it is a fill
+    (void)y.narrow(0, 0, 7).view({7, 1});
+    return cuda::delayed_launches() - before;
+  };
+  REQUIRE(launches() == 0);
+  {
+    const SlowHost host(100);
+    const auto begin = std::chrono::steady_clock::now();
+    REQUIRE(launches() == 3);
+    REQUIRE(std::chrono::steady_clock::now() - begin >= std::chrono::microseconds(300));
+    int64_t elsewhere = 0;
+    std::thread([&] { elsewhere = launches(); }).join();
+    REQUIRE(elsewhere == 3);
+  }
+  REQUIRE(launches() == 0);
+  {
+    const SlowHost fast(0);
+    REQUIRE(launches() == 0);
+  }
+  REQUIRE_THROWS_AS(SlowHost(-1), cuda::LaunchError);
+  REQUIRE(launches() == 0);
 }
 
 TEST_CASE("least traffic of the 977M model is 3.9 MB a token") {

@@ -31,8 +31,10 @@ TEST_CASE("a launch costs what it is told to cost") {
   };
   set_launch_delay(200);
   CHECK(microseconds(10) >= 2000);
+  CHECK(delayed_launches() == 10);
   set_launch_delay(0);
   CHECK(microseconds(1000) < 1000);
+  CHECK(delayed_launches() == 0);
   CHECK_THROWS_AS(set_launch_delay(-1), LaunchError);
   CHECK_THROWS_AS(set_launch_delay(std::numeric_limits<double>::infinity()), LaunchError);
 }
