@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "lib/base/text.h"
@@ -70,6 +71,13 @@ std::vector<Edit> room_makers(const Config& config) {
                      }});
   }
   return edits;
+}
+
+// An amount that is at least `bytes`, with one decimal.
+std::string enough(int64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / 1048576;
+  if (mebibytes < 1024) return fmt::format("{:.0f} MiB", std::ceil(mebibytes));
+  return fmt::format("{:.1f} GiB", std::ceil(mebibytes / 1024 * 10) / 10);
 }
 
 // The best after each edit that leaves something that fits.
@@ -160,7 +168,7 @@ std::string shortfall(const Request& request, const Rates& rates) {
   for (const Change& change : remedies(request, rates)) {
     if (ways.size() < 3) ways.push_back("--set " + change.setting);
   }
-  const std::string needed = format_bytes(least.bytes);
+  const std::string needed = enough(least.bytes);
   ways.push_back(fmt::format("a budget of {}", needed));
   return fmt::format(
       "nothing fits: the run needs {} of device memory at least (micro-batch {}, recompute {}), {} more than "

@@ -93,9 +93,10 @@ cuda::DeviceLimits Card::limits() const {
           .compute_minor = compute_minor};
 }
 
-// Data-centre cards: what a step of 977M parameters takes on an H200 (README, Measured). GeForce cards
-// have half the rate for the same bandwidth of shared memory and reach a larger part of it; LLMQ publishes 77
-// to 82 % over all products and attention of a step on an RTX 5090.
+// Data-centre cards: fitted to a step of 977M parameters on an H200 (README, Measured). GeForce cards: not
+// measured here. Their bf16 rate is small for their bandwidth and they reach more of it: LLMQ publishes 77 to
+// 82 % of its own limit for whole steps on an RTX 5090; how that splits into products and attention is
+// assumed.
 Efficiency Card::efficiency() const {
   if (is_geforce()) return {.products = 0.86, .attention_forward = 0.95, .attention_backward = 0.83};
   return {.products = 0.785, .attention_forward = 0.535, .attention_backward = 0.467};

@@ -232,7 +232,7 @@ class Chart {
 }  // namespace
 
 std::string picture(const Report& report, const std::vector<Point>& timeline, bool html) {
-  const std::string svg = Chart(report, timeline).svg();
+  std::string svg = Chart(report, timeline).svg();
   if (!html) return svg;
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>narrowgauge "
          "plan</title></head>\n"

@@ -47,7 +47,9 @@ struct Measurement {
 
 // Seconds from a card's limits alone. Products: FLOP over the card's rate in waves of 128 x 256 tiles over
 // its multiprocessors, a started wave counting in part; a weight gradient also reads and writes its sum.
-// Attention: FLOP of the causal half (2 T^2 A forward, 2.5 times that backward) in tiles of 128 x 32.
+// Attention: FLOP of the causal half (2 T^2 A forward, 2.5 times that backward), heads padded to 32 columns,
+// half-empty tiles on the diagonal. Copies, launches and all efficiencies are those of an H200, GeForce cards
+// apart (cards.cpp).
 class Roofline {
  public:
   Roofline(const Card& card, bool fp32);

@@ -94,7 +94,7 @@ void add_layer(Sum& sum, const Config& config) {
                                             : Work::attention_backward);
   // Two norms with residual, forward and backward: 4 of 4 tensors; RoPE in place twice; SwiGLU forward
   // reads 2 and writes 1, backward reads 3 and writes 2.
-  sum.elementwise(4 * 4 * H + 2 * 2 * (A + K) + (3 + 5) * F);
+  sum.elementwise(16 * H + 4 * (A + K) + 8 * F);
   if (model.qk_norm) sum.elementwise(2 * (A + 2 * K) + 2 * (A + K) + 3 * (A + K));  // copy, norm, backward
   sum.launches(kLayerLaunches);
 }

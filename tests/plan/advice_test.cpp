@@ -1,6 +1,7 @@
 #include "lib/plan/advice.h"
 
 #include "lib/base/error.h"
+#include "lib/base/units.h"
 #include "lib/plan/plan.h"
 #include "tests/plan/cases.h"
 #include "tests/support/catch.h"
@@ -102,10 +103,16 @@ TEST_CASE("nothing fits: what is missing, and the changes that help") {
     REQUIRE_FALSE((has(changes[i].setting, "data.context") && has(changes[i - 1].setting, "data.context")));
   }
   REQUIRE_THROWS_AS(make_plan(request, rates()), UserError);
-  // With exactly what the sentence asks for, it fits.
+  // With what the sentence asks for, it fits; with exactly what is missing, too.
   Request enough = request;
   enough.budget += missing;
   REQUIRE_FALSE(search(enough, rates()).empty());
+  const std::string words = "a budget of ";
+  const std::string amount = text.substr(text.rfind(words) + words.size());
+  enough.budget = parse_bytes(amount);
+  REQUIRE_FALSE(search(enough, rates()).empty());
+  enough.budget -= gibibytes(0.11);
+  REQUIRE(search(enough, rates()).empty());
 
   const std::string hopeless = shortfall(request_of(large(), 1), rates());
   INFO(hopeless);
