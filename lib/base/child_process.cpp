@@ -42,6 +42,7 @@ constexpr std::chrono::seconds kGrace{3};  // between SIGTERM and SIGKILL
 
 pid_t start(const std::vector<std::string>& arguments, int log) {
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
   std::array<int, 2> report{};
