@@ -19,6 +19,9 @@ target_include_directories(narrowgauge_torch SYSTEM INTERFACE
   "${NARROWGAUGE_TORCH_ROOT}/include" "${NARROWGAUGE_TORCH_ROOT}/include/torch/csrc/api/include")
 target_link_directories(narrowgauge_torch INTERFACE "${NARROWGAUGE_TORCH_ROOT}/lib")
 target_link_libraries(narrowgauge_torch INTERFACE torch_cpu c10)
+# Without it at::parallel_for, a template, runs on one thread. The library is the one that LibTorch loads.
+target_compile_options(narrowgauge_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+target_link_options(narrowgauge_torch INTERFACE -fopenmp)
 # Libraries that LibTorch itself needs (cuDNN, NCCL, ...) are found through its own run path.
 target_link_options(narrowgauge_torch INTERFACE -Wl,--allow-shlib-undefined
   "-Wl,-rpath,${NARROWGAUGE_TORCH_ROOT}/lib")

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <tuple>
 
+#include "lib/base/cache_file.h"
 #include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -76,16 +76,7 @@ std::vector<PlacedChoices> parse_choices(const std::string& text, const fs::path
   }
 }
 
-fs::path choice_cache_path() {
-  const auto absolute = [](const char* variable) {
-    const char* const value = std::getenv(variable);
-    return value != nullptr && fs::path(value).is_absolute() ? fs::path(value) : fs::path();
-  };
-  const fs::path home = absolute("HOME");
-  fs::path cache = absolute("XDG_CACHE_HOME");
-  if (cache.empty() && !home.empty()) cache = home / ".cache";
-  return cache.empty() ? cache : cache / "narrowgauge" / "choices.json";
-}
+fs::path choice_cache_path() { return cache_file("choices.json"); }
 
 json load_choice_cache(const fs::path& path, const ChoicePlace& place) {
   json choices = json::object();
@@ -107,16 +98,11 @@ void save_choice_cache(const fs::path& path, const ChoicePlace& place, const jso
   } catch (const std::exception&) {  // damaged: load_choice_cache has said so, and it is replaced
     all.clear();
   }
-  try {
-    auto mine = std::find_if(all.begin(), all.end(),
-                             [&](const PlacedChoices& placed) { return placed.place == place; });
-    if (mine == all.end()) mine = all.insert(all.end(), {.place = place, .choices = json::object()});
-    mine->choices.update(choices);
-    make_folder(path.parent_path());
-    atomic_write_file(path, format_choices(all));
-  } catch (const std::exception& error) {
-    log_warn(fmt::format("kernel choices are not cached: {}", error.what()));
-  }
+  auto mine = std::find_if(all.begin(), all.end(),
+                           [&](const PlacedChoices& placed) { return placed.place == place; });
+  if (mine == all.end()) mine = all.insert(all.end(), {.place = place, .choices = json::object()});
+  mine->choices.update(choices);
+  write_cache_file(path, format_choices(all));
 }
 
 }  // namespace narrowgauge::ops

@@ -36,7 +36,7 @@ std::string format_choices(const std::vector<PlacedChoices>& all);
 // UserError that names `path` when it is malformed.
 std::vector<PlacedChoices> parse_choices(const std::string& text, const std::filesystem::path& path);
 
-// $XDG_CACHE_HOME/narrowgauge/choices.json, else ~/.cache/narrowgauge/choices.json; empty without a home.
+// cache_file("choices.json").
 std::filesystem::path choice_cache_path();
 // What the cache has for exactly this place. A missing file or place gives no members; one that cannot be
 // read, too, with a warning.
