@@ -13,7 +13,6 @@
 #if NARROWGAUGE_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
 namespace narrowgauge::bench {
@@ -50,7 +49,7 @@ Machine::Machine(int64_t budget, bool deterministic)
     : compute_(open_gpu()),
       l2_bytes_(card_facts(compute_.device).l2_bytes),
       nvml_(card_facts(compute_.device).pci),
-      memory_(compute_, budget) {
+      memory_(compute_, budget, /*reserve=*/0) {
   train::set_numerics(deterministic);
 }
 
@@ -78,11 +77,5 @@ void synchronise(at::Device device) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeStream(guard.getStream(device));
 }
-
-#if NARROWGAUGE_CUDA
-void release_cached_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
-#else
-void release_cached_memory() {}
-#endif
 
 }  // namespace narrowgauge::bench

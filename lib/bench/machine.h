@@ -35,6 +35,6 @@ class Machine {
 };
 
 void synchronise(at::Device device);  // waits for everything queued
-void release_cached_memory();         // what the allocator holds but no tensor uses goes back to the card
+using train::release_cached_memory;
 
 }  // namespace narrowgauge::bench

@@ -2,11 +2,9 @@
 
 #include <random>
 
-#include "lib/base/text.h"
 #include "lib/plan/time.h"
-#include "lib/train/determinism.h"
+#include "lib/train/decisions.h"
 #include "lib/train/graph.h"
-#include "lib/train/kernel_choices.h"
 
 namespace narrowgauge::bench {
 namespace {
@@ -15,33 +13,20 @@ constexpr int kBatches = 4;  // different global batches, used in turn
 constexpr int64_t kDocument = 1024;
 constexpr float kLearningRate = 1e-4F;
 
-std::string levels_text(const std::vector<RecomputeLevel>& levels) {
-  std::vector<std::string> parts;  // "elementwise x 20, none x 4"
-  for (size_t i = 0; i < levels.size();) {
-    size_t end = i;
-    while (end < levels.size() && levels[end] == levels[i]) ++end;
-    const std::string name = recompute_name(levels[i]);
-    parts.push_back(levels.size() == 1 ? name : name + " x " + std::to_string(end - i));
-    i = end;
-  }
-  return join(parts);
-}
-
 }  // namespace
 
 Trainee::Trainee(Machine& machine, const Config& config)
-    : config_(train::resolve_auto(config, machine.cap())),
-      sequences_(config_.train.tokens_per_step / config_.data.context),
-      cuda_graphs_(train::use_cuda_graphs(config_.train.cuda_graphs, machine.device())) {
+    : sequences_(config.train.tokens_per_step / config.data.context),
+      cuda_graphs_(train::use_cuda_graphs(config.train.cuda_graphs, machine.device())) {
   const at::Device device = machine.device();
-  const auto kernels = train::choose_kernels(config_, machine.compute(), machine.timing_bytes(), "", {});
-  algorithms_ = kernels.gemm;
-  const train::Determinism determinism =
-      train::resolve_determinism(config_, machine.compute(), kernels.products_ms, machine.cap());
-  config_.train.deterministic = determinism.on ? "true" : "false";
-  determinism_ = determinism.why;
+  const train::Planner planner(config, machine.compute(), machine.memory().budget(), {});
+  const train::Decisions decisions =
+      train::decide(planner, planner.decide(), machine.compute(), machine.memory(), "", {});
+  config_ = decisions.config;
+  algorithms_ = decisions.kernels.gemm;
+  determinism_ = decisions.determinism.why;
   model_ = train::make_model(config_, device);
-  train::remember_choices(kernels);
+  train::remember_choices(decisions.kernels);
   train::set_initial_weights(*model_, config_);
   optimizer_ = train::make_optimizer(config_, *model_);
   optimizer_->reset_master();
@@ -101,7 +86,7 @@ Json Trainee::describe() const {
           {"deterministic", config_.train.is_deterministic()},
           {"determinism", determinism_},
           {"attention", ops::attention_kernel_name(model_->attention_choice().kernel)},
-          {"recompute", levels_text(config_.memory.recompute)},
+          {"recompute", plan::levels_text(plan::fixed_levels(config_))},
           {"cuda_graphs", cuda_graphs_},
           {"algorithms", algorithms_},
           {"slab_bytes", model_->slab_bytes()},

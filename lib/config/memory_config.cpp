@@ -75,6 +75,11 @@ const char* recompute_name(RecomputeLevel level) {
 ConfigSection memory_section() {
   using M = MemoryConfig;
   SectionRows<M> rows("memory", "What is kept on the device.", &Config::memory);
+  rows.choice(
+      "plan", &M::plan, {"auto", "off"},
+      "auto: what is auto below and train.micro_batch become the fastest that fits the budget, a "
+      "rehearsal proves it before step 1, and a run that memory is taken from goes on with less. off: "
+      "micro-batch 1 and block, and a run that does not fit ends.");
   ConfigKey recompute;
   recompute.type = "level, list or auto";
   recompute.rule = kRecomputeRule;
@@ -93,7 +98,8 @@ ConfigSection memory_section() {
       "Scratch that a deterministic backward of attention may take; less means smaller groups of heads "
       "and slower.");
   rows.automatic_bytes("budget", &M::budget,
-                       "Device memory of the whole process at most; auto: what the card has.");
+                       "Device memory of the whole process at most; auto: what is free, less the reserve.");
+  rows.bytes("reserve", &M::reserve, "Left to the desktop and other programs when the budget is auto.");
   return rows.take();
 }
 

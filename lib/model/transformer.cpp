@@ -104,6 +104,10 @@ ops::Attention Transformer::attention(int64_t batch, int64_t context) const {
           .workspace_limit = job.workspace_limit};
 }
 
+ops::AttentionScratch Transformer::attention_scratch(int64_t batch) const {
+  return ops::attention_scratch(attention(batch, options_.max_context), options_.device);
+}
+
 std::shared_ptr<const layout::Layout> Transformer::layout_of(layout::Purpose purpose, int64_t batch,
                                                              int64_t context) {
   const std::array<int64_t, 3> key{static_cast<int64_t>(purpose), batch, context};

@@ -40,6 +40,12 @@ Config with_choice(Config config, const Choice& choice) {
   return config;
 }
 
+Choice choice_of(const Config& config) {
+  return {.micro_batch = config.train.micro_batch,
+          .levels = fixed_levels(config),
+          .loss_chunk = config.memory.loss_chunk};
+}
+
 std::vector<RecomputeLevel> fixed_levels(const Config& config) {
   std::vector<RecomputeLevel> levels = config.memory.recompute;
   if (levels.size() == 1) levels.resize(static_cast<size_t>(config.model.layers), levels[0]);

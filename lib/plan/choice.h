@@ -33,6 +33,9 @@ std::string levels_text(const std::vector<RecomputeLevel>& levels);
 // The config with the choice in the place of every auto. One level for all layers is written as one.
 Config with_choice(Config config, const Choice& choice);
 
+// The choice that a config without auto has made.
+Choice choice_of(const Config& config);
+
 // What the config fixes: the level of every layer; empty for auto.
 std::vector<RecomputeLevel> fixed_levels(const Config& config);
 

@@ -10,12 +10,11 @@
 #include "lib/ops/attention_choice.h"
 #include "lib/ops/choices.h"
 #include "lib/ops/device.h"
+#include "lib/train/planner.h"
 #include "lib/train/setup.h"
 
 namespace narrowgauge::train {
 namespace {
-
-constexpr int64_t kLibraryBytes = int64_t{512} << 20;  // library modules, batches
 
 const char* const kFree = "auto: it costs nothing here";
 
@@ -42,7 +41,18 @@ int64_t flash_bytes(const ops::AttentionJob& job) {
   return copies * (s.batch * s.context + 128 * boundaries) * columns * int64_t{sizeof(float)};
 }
 
-Determinism timed(const Config& config, const ComputeDevice& device, double products_ms, int64_t cap) {
+// Of the whole process, with that scratch of attention's in the slab.
+int64_t bytes_with(const Config& config, const ComputeDevice& device, const ops::AttentionScratch& scratch) {
+  plan::Surroundings around = surroundings_of(config, device);
+  around.attention_scratch = [&](int64_t) {
+    return plan::AttentionScratch{.forward = scratch.forward, .backward = scratch.backward};
+  };
+  Config plain = config;  // the plan's own estimate of flash's scratch is left out too
+  plain.train.deterministic = "false";
+  return plan::MemoryModel(plain, around).bytes(plan::choice_of(plain));
+}
+
+Determinism timed(const Config& config, const ComputeDevice& device, double products_ms, int64_t budget) {
   model::TransformerOptions options = model_options(config, device.device);
   const auto job = [&](bool deterministic) {
     set_numerics(deterministic);
@@ -60,15 +70,15 @@ Determinism timed(const Config& config, const ComputeDevice& device, double prod
                                  .deterministic = true,
                                  .documents = {},
                                  .workspace_limit = exact.workspace_limit};
-  const int64_t without = planned_bytes(config, {});
-  const int64_t slab = planned_bytes(config, ops::attention_scratch(attention, device.device)) - without;
+  const int64_t without = bytes_with(config, device, {});
+  const int64_t slab = bytes_with(config, device, ops::attention_scratch(attention, device.device)) - without;
   const bool flash = attention.kernel == ops::AttentionKernel::flash;
   // Attention is timed on whole sequences; documents shorten it, so that it is no measure of a step.
   const double length = products_ms + (config.data.document_mask ? 0 : fastest);
   return decide_determinism({.extra_ms = with - fastest,
                              .micro_batch_ms = length,
                              .extra_bytes = slab + (flash ? flash_bytes(exact) : 0),
-                             .free_bytes = cap - without - kLibraryBytes,
+                             .free_bytes = budget - without,
                              .products = products_ms > 0});
 }
 
@@ -93,7 +103,7 @@ Determinism decide_determinism(const DeterminismPrice& price) {
 }
 
 Determinism resolve_determinism(const Config& config, const ComputeDevice& device, double products_ms,
-                                int64_t cap) {
+                                int64_t budget) {
   Determinism answer;
   if (const auto known = answer_in_force(config, device)) {
     answer.on = *known;
@@ -101,7 +111,7 @@ Determinism resolve_determinism(const Config& config, const ComputeDevice& devic
       answer.why = has_price(config, device) ? "auto: as the checkpoint was" : kFree;
   } else {
     try {
-      answer = timed(config, device, products_ms, cap);
+      answer = timed(config, device, products_ms, budget);
     } catch (const std::invalid_argument& error) {
       answer = {false, fmt::format("auto: {}", error.what())};
     }

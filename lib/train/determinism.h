@@ -31,11 +31,11 @@ Determinism decide_determinism(const DeterminismPrice& price);
 // GPU in bf16 it is what ops::choices() has in force (of a checkpoint), whatever else changed, or else
 // decided by the times of attention both ways, which are taken unless choices() knows them; then it is put
 // into force there, as is what the config says. `products_ms` (all products of a micro-batch, 0: not known)
-// and `cap` (bytes of allocations) are what the price is compared with. The config's memory.recompute and
-// train.micro_batch are no longer auto. Before the model is built, so that the memory is free; leaves
-// set_numerics() for the answer in force.
+// and `budget` (device bytes of the process) are what the price is compared with. The config's
+// memory.recompute and train.micro_batch are no longer auto. Before the model is built, so that the memory is
+// free; leaves set_numerics() for the answer in force.
 Determinism resolve_determinism(const Config& config, const ComputeDevice& device, double products_ms,
-                                int64_t cap);
+                                int64_t budget);
 
 // The same for a model that is only run: nothing is timed, and auto that is not known is off.
 bool known_determinism(const Config& config, const ComputeDevice& device);

@@ -30,9 +30,8 @@ int64_t resident_peak() {
 
 #if NARROWGAUGE_CUDA
 constexpr int64_t kContextAtMost = int64_t{1}
-                                   << 30;  // more than this at the start belongs to other processes
-constexpr int64_t kFreeMargin = int64_t{256}
-                                << 20;  // left on the card for library modules when no budget is given
+                                   << 30;            // more than this at the start belongs to other processes
+constexpr int64_t kFreeMargin = int64_t{128} << 20;  // of the card, which the driver may need itself
 
 struct DeviceUse {
   int64_t used;
@@ -115,7 +114,8 @@ void set_numerics(bool deterministic) {
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
 }
 
-DeviceMemory::DeviceMemory(const ComputeDevice& device, int64_t budget) : device_(device), budget_(budget) {
+DeviceMemory::DeviceMemory(const ComputeDevice& device, int64_t budget, int64_t reserve)
+    : device_(device), budget_(budget) {
   if (!device_.device.is_cuda()) return;
 #if NARROWGAUGE_CUDA
   const DeviceUse use = device_use();
@@ -126,7 +126,16 @@ DeviceMemory::DeviceMemory(const ComputeDevice& device, int64_t budget) : device
     log_warn(fmt::format("memory.budget is {}, but only {} of the card are free: capped to that",
                          format_bytes(budget_), format_bytes(available)));
   }
-  if (budget_ == 0 || budget_ > available) budget_ = available;
+  if (budget_ == 0) {
+    budget_ = available - reserve;
+    if (budget_ <= context) {
+      throw UserError(fmt::format(
+          "memory.reserve ({}) leaves nothing of the {} that are free on the card; lower it, close other "
+          "programs or set memory.budget",
+          format_bytes(reserve), format_bytes(available)));
+    }
+  }
+  budget_ = std::min(budget_, available);
   set_cap(context);
 #endif
 }
@@ -143,6 +152,23 @@ void DeviceMemory::set_cap(int64_t outside) {
   const double fraction = static_cast<double>(cap_) / static_cast<double>(device_.total_bytes);
   c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(fraction, 1.0), device_.device.index());
 #endif
+}
+
+int64_t DeviceMemory::available() const {
+#if NARROWGAUGE_CUDA
+  if (device_.device.is_cuda()) {
+    // Other programs may take what was free at the start beside the budget, but not what is counted in it.
+    const DeviceUse use = device_use();
+    const int64_t reserved = allocator_stats(device_.device).reserved_bytes[kAll].current;
+    return std::min(budget_, use.free - kFreeMargin + reserved + (budget_ - cap_));
+  }
+#endif
+  return budget_;
+}
+
+void DeviceMemory::lower(int64_t budget) {
+  budget_ = std::min(budget_, budget);
+  tighten();
 }
 
 void DeviceMemory::tighten() {
@@ -164,6 +190,20 @@ MemoryPeaks DeviceMemory::sample() {
 #else
   return {};
 #endif
+}
+
+void release_cached_memory() {
+#if NARROWGAUGE_CUDA
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  static_cast<void>(cudaGetLastError());  // a failed allocation leaves one behind
+#endif
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const std::string what = error.what();
+  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
+         (what.find("out of memory") != std::string::npos || what.find("ALLOC_FAILED") != std::string::npos);
 }
 
 at::Tensor host_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device device) {

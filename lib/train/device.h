@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -38,9 +39,12 @@ struct MemoryPeaks {
 // Keeps the process inside its budget and reads its peaks. Does nothing but measure on the CPU.
 class DeviceMemory {
  public:
-  // `budget` bytes of device memory for the whole process; 0: what is free on the card now. The allocator's
-  // cap is the budget less what lies outside the allocator, here the context.
-  DeviceMemory(const ComputeDevice& device, int64_t budget);
+  // `budget` bytes of device memory for the whole process; 0: what is free on the card now, less `reserve`
+  // bytes. The allocator's cap is the budget less what lies outside the allocator, here the context.
+  DeviceMemory(const ComputeDevice& device, int64_t budget, int64_t reserve);
+
+  // Lowers the budget, and the cap with it; a larger one changes nothing.
+  void lower(int64_t budget);
 
   // Measures what lies outside the allocator again (library workspaces exist after the first steps) and
   // lowers the cap.
@@ -48,6 +52,11 @@ class DeviceMemory {
   // Reads the device's use; a few microseconds. The peaks come from these samples and from the allocator.
   MemoryPeaks sample();
   [[nodiscard]] int64_t cap() const { return cap_; }  // bytes; 0: none
+  // Of the whole process, bytes: on the CPU what the constructor was told.
+  [[nodiscard]] int64_t budget() const { return budget_; }
+  // What the process could have now: the budget, or less where other programs have taken memory since. The
+  // rest of the card's free memory is left to the driver. On the CPU the budget.
+  [[nodiscard]] int64_t available() const;
 
  private:
   void set_cap(int64_t outside);
@@ -58,6 +67,12 @@ class DeviceMemory {
   int64_t cap_ = 0;
   int64_t device_peak_ = 0;
 };
+
+// What the allocator holds but no tensor uses goes back to the card. Does nothing on the CPU.
+void release_cached_memory();
+
+// Whether an exception says that device memory was not enough: of the allocator, the driver or a library.
+bool is_out_of_memory(const std::exception& error);
 
 // Page-locked when the device is a GPU, so that copies run beside the host.
 at::Tensor host_tensor(at::IntArrayRef shape, at::ScalarType dtype, at::Device device);

@@ -5,7 +5,7 @@
 #include "cuda/gemm_workspace.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
-#include "lib/train/setup.h"
+#include "lib/plan/memory.h"
 
 namespace narrowgauge::train {
 namespace {
@@ -23,7 +23,7 @@ std::vector<MemoryRow> memory_by_category(const Session& session, const MemoryPe
   const Config& config = session.config;
   model::Transformer& model = *session.model;
   const model::ParameterArena& arena = model.arena();
-  const layout::StaticBytes fixed = static_bytes(config);
+  const layout::StaticBytes fixed = plan::static_bytes(config);
   const auto pass = model.layout_of(layout::Purpose::train, config.train.micro_batch, config.data.context);
   const auto at_peak = [&](layout::Category category) {
     return pass->peak().by_category[static_cast<size_t>(category)];

@@ -8,7 +8,6 @@
 namespace narrowgauge::train {
 namespace {
 
-constexpr int64_t kPiece = int64_t{64} << 20;
 constexpr int kAhead = 8;
 
 at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.view(-1).view(at::kByte); }
@@ -24,8 +23,8 @@ double CopySpeeds::median() const {
 }
 
 CopySpeeds read_speeds(const std::vector<at::Tensor>& buffers, const at::Tensor& target) {
-  CopySpeeds speeds{.bytes_per_second = {}, .piece_bytes = kPiece};
-  const at::Tensor into = as_bytes(target).narrow(0, 0, kPiece);
+  CopySpeeds speeds{.bytes_per_second = {}, .piece_bytes = kProbePiece};
+  const at::Tensor into = as_bytes(target).narrow(0, 0, kProbePiece);
   const at::Device device = target.device();
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   const auto mark = [&] {
@@ -39,16 +38,16 @@ CopySpeeds read_speeds(const std::vector<at::Tensor>& buffers, const at::Tensor&
   marks.push_back(mark());
   for (const at::Tensor& buffer : buffers) {
     const at::Tensor bytes = as_bytes(buffer);
-    for (int64_t begin = 0; begin + kPiece <= bytes.numel();
-         begin += kPiece) {  // a shorter rest proves nothing
-      into.copy_(bytes.narrow(0, begin, kPiece));
+    for (int64_t begin = 0; begin + kProbePiece <= bytes.numel();
+         begin += kProbePiece) {  // a shorter rest proves nothing
+      into.copy_(bytes.narrow(0, begin, kProbePiece));
       marks.push_back(mark());
     }
   }
   marks.back().synchronize();
   for (size_t i = 1; i < marks.size(); ++i) {
     const double seconds = 1e-3 * marks[i - 1].elapsedTime(marks[i]);
-    speeds.bytes_per_second.push_back(static_cast<double>(kPiece) / std::max(seconds, 1e-9));
+    speeds.bytes_per_second.push_back(static_cast<double>(kProbePiece) / std::max(seconds, 1e-9));
   }
   return speeds;
 }

@@ -7,6 +7,8 @@
 
 namespace narrowgauge::train {
 
+inline constexpr int64_t kProbePiece = int64_t{64} << 20;  // bytes
+
 // Speeds of reading device memory piece by piece.
 struct CopySpeeds {
   std::vector<double> bytes_per_second;  // of each piece
@@ -15,9 +17,9 @@ struct CopySpeeds {
   [[nodiscard]] double median() const;
 };
 
-// Reads all of `buffers` (dense, on one GPU; the stream's queued work comes first) in pieces of 64 MiB and
-// waits for it. Nothing is written but `target`, a buffer on that GPU of at least `piece_bytes`, whose
-// contents are lost.
+// Reads all of `buffers` (dense, on one GPU; the stream's queued work comes first) in pieces of kProbePiece
+// and waits for it. Nothing is written but `target`, a buffer on that GPU of at least kProbePiece bytes,
+// whose contents are lost.
 CopySpeeds read_speeds(const std::vector<at::Tensor>& buffers, const at::Tensor& target);
 
 // Whether what should lie in the card's memory does. Under WSL2 and Windows the driver moves memory to the

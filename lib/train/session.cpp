@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "lib/base/error.h"
@@ -20,8 +19,6 @@ RunIdentity identity_of(const Config& config, const Corpus& corpus) {
                       corpus.tokenizer ? corpus.tokenizer->hash() : 0);
 }
 
-constexpr int64_t kTimingBytes = int64_t{1} << 30;  // of device memory, while kernels are timed
-
 }  // namespace
 
 Session::Session(const TrainRequest& request)
@@ -32,11 +29,12 @@ Session::Session(const TrainRequest& request)
       corpus(open_corpus(config)),
       deterministic_as_asked_(config.train.deterministic) {
   set_numerics(config.train.deterministic != "false");  // until it is decided
-  memory = std::make_unique<DeviceMemory>(device, config.memory.budget);
-  config = resolve_auto(std::move(config), memory->cap());
+  memory = std::make_unique<DeviceMemory>(device, config.memory.budget, config.memory.reserve);
+  planner = std::make_unique<Planner>(config, device, memory->budget(), request.rates);
   if (const auto step = folder.resume_step()) {
     restore(*step, request.allow_data_change);
   } else {
+    config = planner->decide();
     choose({}, {});
     model = make_model(config, device.device);
     set_initial_weights(*model, config);
@@ -44,7 +42,6 @@ Session::Session(const TrainRequest& request)
     optimizer->reset_master();
   }
   remember_choices(kernels);
-  reserve_slab();
   atomic_write_file(folder.path() / "config.yaml", dump_config(config_to_save()));
   if (corpus.tokenizer) corpus.tokenizer->save(folder.path());
 }
@@ -65,6 +62,7 @@ void Session::restore(int64_t step, bool allow_data_change) {
                     "another train.tokens_per_step (it was {})",
                     saved.sequences, sequences(), saved.config.train.tokens_per_step));
   }
+  config = planner->decide_as(saved.config);
   // On any card, and whether or not the checkpoint's choices serve it.
   const bool as_before = config.train.deterministic == "auto" && saved.config.train.deterministic == "true";
   if (as_before) config.train.deterministic = "true";
@@ -79,9 +77,25 @@ void Session::restore(int64_t step, bool allow_data_change) {
 }
 
 void Session::choose(const std::string& saved, const std::filesystem::path& path) {
-  kernels = choose_kernels(config, device, std::min(kTimingBytes, memory->cap() / 2), saved, path);
-  determinism = resolve_determinism(config, device, kernels.products_ms, memory->cap());
-  config.train.deterministic = determinism.on ? "true" : "false";
+  Decisions decisions = decide(*planner, config, device, *memory, saved, path);
+  config = std::move(decisions.config);
+  kernels = std::move(decisions.kernels);
+  determinism = std::move(decisions.determinism);
+}
+
+std::optional<plan::Plan> Session::plan() const {
+  if (!planner->active()) return std::nullopt;
+  return planner->of(config);
+}
+
+void Session::adopt(const plan::Plan& plan) {
+  config.train.micro_batch = plan.config.train.micro_batch;
+  config.memory.recompute = plan.config.memory.recompute;
+  config.memory.loss_chunk = plan.config.memory.loss_chunk;
+  model->replan(config.memory.recompute, config.memory.loss_chunk);
+  release_cached_memory();
+  reserve_slab();
+  remember_choices(kernels);
 }
 
 Config Session::config_to_save() const {
@@ -103,17 +117,17 @@ std::unique_ptr<data::Loader> Session::make_loader() const {
                                         host_allocator(device.device));
 }
 
-void Session::save() {
-  folder.checkpoints().save({.step = position.step,
-                             .tokens = position.tokens,
-                             .sequences = position.sequences,
-                             .step_state = optimizer->read_state(),
-                             .config = config_to_save(),
-                             .identity = identity_of(config, corpus),
-                             .choices = choices_in_force(kernels),
-                             .weights = named_weights(model->arena()),
-                             .optimizer = optimizer->state_tensors()},
-                            config.train.keep_last, config.train.keep_every);
+void Session::save_into(CheckpointStore& store) {
+  store.save({.step = position.step,
+              .tokens = position.tokens,
+              .sequences = position.sequences,
+              .step_state = optimizer->read_state(),
+              .config = config_to_save(),
+              .identity = identity_of(config, corpus),
+              .choices = choices_in_force(kernels),
+              .weights = named_weights(model->arena()),
+              .optimizer = optimizer->state_tensors()},
+             config.train.keep_last, config.train.keep_every);
 }
 
 }  // namespace narrowgauge::train

@@ -1,11 +1,11 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "lib/data/loader.h"
 #include "lib/train/corpus.h"
-#include "lib/train/determinism.h"
+#include "lib/train/decisions.h"
 #include "lib/train/device.h"
-#include "lib/train/kernel_choices.h"
 #include "lib/train/run_folder.h"
 #include "lib/train/setup.h"
 #include "lib/train/trainer.h"
@@ -27,9 +27,16 @@ struct Session {
 
   [[nodiscard]] int64_t sequences() const { return config.train.tokens_per_step / config.data.context; }
   [[nodiscard]] std::unique_ptr<data::Loader> make_loader() const;
+  // The plan of the config as it is now; nothing where the planner is not active.
+  [[nodiscard]] std::optional<plan::Plan> plan() const;
+  // Goes on with another micro-batch and other levels; a Step made before is worthless then.
+  void adopt(const plan::Plan& plan);
+  // Makes room for all that the run does.
+  void reserve_slab();
   // Writes a checkpoint of the current position. The device must have finished the last step (it is waited
   // for).
-  void save();
+  void save() { save_into(folder.checkpoints()); }
+  void save_into(CheckpointStore& store);
 
   Config config;  // resolved
   RunFolder folder;
@@ -38,6 +45,7 @@ struct Session {
   Corpus corpus;
   Position position;
   std::unique_ptr<DeviceMemory> memory;
+  std::unique_ptr<Planner> planner;
   KernelChoices kernels;
   Determinism determinism;
   std::unique_ptr<model::Transformer> model;
@@ -48,9 +56,8 @@ struct Session {
   // The config of this run for its folder: train.deterministic as it was asked for. What was decided is among
   // the kernel choices.
   [[nodiscard]] Config config_to_save() const;
-  // Kernels and determinism. `saved` and `path` as in train::choose_kernels.
+  // Kernels and determinism for the config. `saved` and `path` as in train::choose_kernels.
   void choose(const std::string& saved, const std::filesystem::path& path);
-  void reserve_slab();
 
   std::string deterministic_as_asked_;
 };

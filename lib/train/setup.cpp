@@ -2,22 +2,15 @@
 
 #include <fmt/format.h>
 
-#include "cuda/gemm_workspace.h"
 #include "lib/base/error.h"
 #include "lib/base/text.h"
 #include "lib/io/hugging_face.h"
-#include "lib/layout/layout.h"
+#include "lib/layout/ranges.h"
 #include "lib/model/init.h"
 #include "lib/train/device.h"
 
 namespace narrowgauge::train {
 namespace {
-
-constexpr int64_t kOtherBytes = int64_t{1} << 30;  // library modules, batches, scratch of attention
-
-layout::Element element(const std::string& dtype) {
-  return dtype == "bf16" ? layout::Element::bf16 : layout::Element::fp32;
-}
 
 at::ScalarType scalar_type(const std::string& name) { return name == "bf16" ? at::kBFloat16 : at::kFloat; }
 
@@ -45,40 +38,6 @@ void require_same_model(const ModelConfig& config, const ModelConfig& found) {
 }
 
 }  // namespace
-
-layout::StaticBytes static_bytes(const Config& config) {
-  const bool fp32 = config.train.dtype == "fp32";
-  return layout::static_bytes(config.model, config.optim, element(config.train.dtype),
-                              element(fp32 ? config.train.dtype : config.memory.grad_dtype));
-}
-
-int64_t planned_bytes(const Config& config, const ops::AttentionScratch& scratch) {
-  const layout::StaticBytes fixed = static_bytes(config);
-  std::vector<RecomputeLevel> levels = config.memory.recompute;
-  if (levels.size() == 1) levels.resize(static_cast<size_t>(config.model.layers), levels[0]);
-  const layout::StepShape step{.purpose = layout::Purpose::train,
-                               .batch = config.train.micro_batch,
-                               .context = config.data.context,
-                               .levels = levels,
-                               .element = element(config.train.dtype),
-                               .loss_chunk = config.memory.loss_chunk,
-                               .attention_scratch = scratch.forward,
-                               .attention_backward_scratch = scratch.backward,
-                               .limits = std::nullopt};
-  return fixed.weights + fixed.all_gradients() + fixed.optimizer() + cuda::kGemmWorkspaceBytes +
-         layout::Layout(config.model, step).bytes();
-}
-
-Config resolve_auto(Config config, int64_t bytes) {
-  if (config.train.micro_batch == 0) config.train.micro_batch = 1;
-  if (!config.memory.recompute.empty()) return config;
-  using enum RecomputeLevel;
-  for (const RecomputeLevel level : {none, elementwise, ffn, ffn_qkv, block}) {
-    config.memory.recompute = {level};
-    if (planned_bytes(config, {}) + kOtherBytes <= bytes) break;
-  }
-  return config;
-}
 
 model::TransformerOptions model_options(const Config& config, at::Device device) {
   return {.dtype = scalar_type(config.train.dtype),

@@ -5,18 +5,11 @@
 #include <torch/headeronly/version.h>
 
 #include "lib/base/log.h"
-#include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/base/version.h"
 
 namespace narrowgauge::train {
 namespace {
-
-std::string recompute_text(const std::vector<RecomputeLevel>& levels) {
-  std::vector<std::string> names;
-  for (const RecomputeLevel level : levels) names.emplace_back(recompute_name(level));
-  return join(names, ",");
-}
 
 std::string validation_text(const TokenRange& val) {
   if (!val.dataset) return "no validation";
@@ -24,14 +17,42 @@ std::string validation_text(const TokenRange& val) {
                      format_count(static_cast<double>(val.range.end - val.range.begin)));
 }
 
+// "GPU speeds measured": how much the predicted tokens/s are worth.
+const char* source_of(const plan::Plan& plan) { return plan.estimated ? "estimated" : "from measured rates"; }
+
 }  // namespace
+
+void report_plan(const Session& session, Reporter& reporter) {
+  const std::optional<plan::Plan> plan = session.plan();
+  if (!plan) return;
+  const plan::Moment& peak = plan->memory.moments[plan->memory.peak];
+  const bool timed = session.planner->knows_card();
+  std::string line = fmt::format("plan: micro-batch {}, recompute {}, {} of {} at the peak ({})",
+                                 plan->choice.micro_batch, plan::levels_text(plan->choice.levels),
+                                 format_bytes(plan->memory.bytes()), format_bytes(plan->budget), peak.name);
+  if (timed) line += fmt::format(", {:.0f} tokens/s {}", plan->tokens_per_second, source_of(*plan));
+  if (plan->margin() < 0) {
+    log_warn(line + ": more than the budget, as the config wants it; the rehearsal will tell");
+  } else {
+    log_info(line);
+  }
+  reporter.event("plan", session.position.step,
+                 {{"micro_batch", plan->choice.micro_batch},
+                  {"recompute", plan::levels_text(plan->choice.levels)},
+                  {"loss_chunk", plan->choice.loss_chunk},
+                  {"bytes", plan->memory.bytes()},
+                  {"budget", plan->budget},
+                  {"moment", peak.name},
+                  {"tokens_per_second", timed ? nlohmann::json(plan->tokens_per_second) : nlohmann::json()},
+                  {"estimated", plan->estimated}});
+}
 
 void report_start(const Session& session, const TrainRequest& request, Reporter& reporter) {
   const Config& config = session.config;
   const model::Transformer& model = *session.model;
   const int64_t parameters = config.model.parameter_count();
   const bool deterministic = session.determinism.on || session.device.device.is_cpu();
-  const std::string recompute = recompute_text(config.memory.recompute);
+  const std::string recompute = plan::levels_text(plan::fixed_levels(config));
   const int64_t train_tokens = session.corpus.train.range.end - session.corpus.train.range.begin;
   const std::string& why = session.determinism.why;
   log_info(fmt::format("narrowgauge {}: {} parameters on {}, {}, attention {}, {}deterministic{}", kVersion,
@@ -65,6 +86,7 @@ void report_start(const Session& session, const TrainRequest& request, Reporter&
                   {"threads", at::get_num_threads()},
                   {"narrowgauge", kVersion},
                   {"torch", TORCH_VERSION}});
+  report_plan(session, reporter);
 }
 
 }  // namespace narrowgauge::train

@@ -8,4 +8,7 @@ namespace narrowgauge::train {
 // the "start" row.
 void report_start(const Session& session, const TrainRequest& request, Reporter& reporter);
 
+// The plan that the run follows, in a line and as a "plan" row; nothing where there is none.
+void report_plan(const Session& session, Reporter& reporter);
+
 }  // namespace narrowgauge::train

@@ -23,7 +23,8 @@ TrainedModel load_trained_model(const std::filesystem::path& run, const std::str
   recall_choices(where, state.choices, store.choices_file(trained.step));
   const bool deterministic = known_determinism(trained.config, where);
   set_numerics(deterministic);
-  trained.memory = std::make_unique<DeviceMemory>(where, trained.config.memory.budget);
+  const MemoryConfig& limits = trained.config.memory;
+  trained.memory = std::make_unique<DeviceMemory>(where, limits.budget, limits.reserve);
   model::TransformerOptions options = model_options(trained.config, where.device);
   options.deterministic = deterministic;  // the choices of such attention are in force
   options.time_attention = false;

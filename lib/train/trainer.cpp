@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -15,16 +16,20 @@
 #include "lib/optim/schedule.h"
 #include "lib/train/evaluate.h"
 #include "lib/train/memory_report.h"
+#include "lib/train/recovery.h"
+#include "lib/train/rehearsal.h"
 #include "lib/train/reporter.h"
 #include "lib/train/sample.h"
 #include "lib/train/session.h"
 #include "lib/train/signals.h"
+#include "lib/train/slow_steps.h"
 #include "lib/train/start_report.h"
 
 namespace narrowgauge::train {
 namespace {
 
 constexpr int64_t kMemoryReportStep = 2;  // of this program run: every buffer exists by then
+constexpr double kPlanTolerance = 0.03;   // of the predicted bytes
 
 // The loop. It decides when; the parts do.
 class Trainer {
@@ -35,18 +40,20 @@ class Trainer {
         config_(session_.config),
         signals_(config_.train.stop_grace),
         reporter_(session_.folder, config_, session_.device, *session_.memory, session_.position.step),
-        step_(*session_.model, *session_.optimizer, session_.sequences(), config_.train.micro_batch,
-              session_.cuda_graphs),
-        loader_(session_.make_loader()) {
+        loader_(session_.make_loader()),
+        recovery_(session_, [this](const plan::Plan& plan) { adopt(plan); }),
+        watches_(session_.device.device.is_cuda() || request.probe),
+        residency_(request.probe ? request.probe : [this] { return read_resident(); }) {
     if (session_.position.step > 0) saved_step_ = session_.position.step;  // what was resumed is on disk
   }
 
   void run() {
     report_start(session_, request_, reporter_);
     const int64_t first = session_.position.step;
-    reporter_.restart_clock();
     std::string reason;
     try {
+      prepare();
+      restart_clock();
       while ((reason = reason_to_stop()).empty() && train_step()) {
         if (session_.position.step == first + kMemoryReportStep) report_memory();
         at_boundary();
@@ -69,6 +76,30 @@ class Trainer {
     return "";
   }
 
+  // Builds the step and, with a plan, rehearses the run.
+  void prepare() {
+    recovery_.attempt("before step 1", [this] {
+      session_.reserve_slab();
+      make_step();
+      if (session_.planner->active()) unless_interrupted("rehearsal", [this] { rehearse(session_, *step_); });
+    });
+  }
+
+  void make_step() {
+    step_.emplace(*session_.model, *session_.optimizer, session_.sequences(), config_.train.micro_batch,
+                  session_.cuda_graphs);
+  }
+
+  void adopt(const plan::Plan& plan) {
+    if (step_) flush();
+    step_.reset();
+    session_.adopt(plan);
+    make_step();
+    report_plan(session_, reporter_);
+    restart_clock();
+    slow_.restart();
+  }
+
   // False when a stop dropped the step.
   bool train_step() {
     Position& position = session_.position;
@@ -83,8 +114,11 @@ class Trainer {
         .seed = static_cast<uint64_t>(config_.train.seed),
         .step = static_cast<uint64_t>(position.step)};
     const double begin = reporter_.seconds();
-    const bool done =
-        step_.run(batch, input, [&](double fraction) { return worth_finishing(begin, fraction); });
+    bool done = false;
+    recovery_.attempt(fmt::format("step {}", position.step + 1), [&] {
+      if (request_.before_step) request_.before_step(position.step + 1);
+      done = step_->run(batch, input, [&](double fraction) { return worth_finishing(begin, fraction); });
+    });
     if (!done) {
       log_info(fmt::format("{}: the step would take longer than train.stop_grace, its gradients are dropped",
                            signals_.name()));
@@ -100,8 +134,49 @@ class Trainer {
                                           .tokens = position.tokens,
                                           .learning_rate = rate,
                                           .data_wait_ms = (loader_->wait_seconds() - waited) * 1e3});
-    if (previous) report(*previous, step_.previous());
+    if (previous) report(*previous, step_->previous());
+    watch_pace();
     return true;
+  }
+
+  // Steps that have become slow may be a sign that the driver has moved memory to the host.
+  void watch_pace() {
+    const double now = reporter_.seconds();
+    const std::optional<double> before = std::exchange(step_end_, now);
+    if (!watches_ || !before || !slow_.add(now - *before)) return;
+    const double usual = slow_.median();
+    flush();
+    slow_.restart();
+    const int64_t spilled = residency_.spilled_bytes();
+    const std::string what =
+        fmt::format("step {}: {} steps in a row took more than {} times the usual {:.2f} s",
+                    session_.position.step, SlowSteps::kInARow, SlowSteps::kSlow, usual);
+    if (spilled > 0) {
+      recovery_.shrink(
+          fmt::format("{}, and {} of device memory answer as slowly as memory of the host: another "
+                      "program took them",
+                      what, format_bytes(spilled)),
+          spilled);
+    } else {
+      log_info(what + "; device memory is as fast as before, so something else keeps the GPU busy");
+    }
+    restart_clock();
+  }
+
+  void restart_clock() {
+    reporter_.restart_clock();
+    step_end_.reset();
+  }
+
+  // Between steps what is in the slab is needed no more.
+  CopySpeeds read_resident() {
+    const at::Tensor slab = session_.model->slab_memory();
+    if (!slab.defined() || slab.numel() < kProbePiece) return {};
+    const model::ParameterArena& arena = session_.model->arena();
+    std::vector<at::Tensor> buffers{slab.narrow(0, kProbePiece, slab.numel() - kProbePiece), arena.weights(),
+                                    arena.grad(), arena.grad32()};
+    for (const auto& [name, tensor] : session_.optimizer->state_tensors()) buffers.push_back(tensor);
+    return read_speeds(buffers, slab);
   }
 
   // Asked between micro-batches: true unless a signal came and the rest of the step would outlast the grace.
@@ -122,15 +197,34 @@ class Trainer {
 
   // Waits for the device and reports the last step.
   void flush() {
-    if (queued_) report(*queued_, step_.latest());
+    if (queued_) report(*queued_, step_->latest());
     queued_.reset();
   }
 
   void report_memory() {
     flush();
     session_.memory->tighten();
-    reporter_.memory(session_.position.step, memory_by_category(session_, session_.memory->sample()));
-    reporter_.restart_clock();
+    const MemoryPeaks peaks = session_.memory->sample();
+    reporter_.memory(session_.position.step, memory_by_category(session_, peaks));
+    compare_with_plan(peaks);
+    if (watches_) residency_.calibrate();
+    restart_clock();
+  }
+
+  // Plans again, once, with what was measured, if the plan was wrong.
+  void compare_with_plan(const MemoryPeaks& peaks) {
+    const std::optional<plan::Plan> plan = session_.plan();
+    if (!plan || !session_.device.device.is_cuda()) return;
+    const double off = static_cast<double>(peaks.device) / static_cast<double>(plan->memory.bytes()) - 1;
+    log_info(fmt::format("plan: {} of device memory predicted, {} measured ({:+.1f} %)",
+                         format_bytes(plan->memory.bytes()), format_bytes(peaks.device), 100 * off));
+    session_.planner->learn(peaks.device - peaks.reserved, *session_.model);
+    if (std::abs(off) <= kPlanTolerance) return;
+    const auto better = session_.planner->within(session_.memory->budget(), config_);
+    if (!better || better->choice == plan->choice) return;
+    recovery_.attempt("the second plan", [&] {
+      if (plan::choice_of(config_) != better->choice) adopt(*better);
+    });
   }
 
   void at_boundary() {
@@ -144,10 +238,14 @@ class Trainer {
     const bool save_now = every(train.save_every) || asked;
     if (!evaluate_now && !sample_now && !save_now) return;
     flush();
-    if (evaluate_now) unless_interrupted("evaluation", [&] { evaluate_model(); });
-    if (sample_now) unless_interrupted("sample", [&] { sample_model(); });
+    if (evaluate_now) with_memory("evaluation", [&] { evaluate_model(); });
+    if (sample_now) with_memory("sample", [&] { sample_model(); });
     if (save_now) save();
-    reporter_.restart_clock();
+    restart_clock();
+  }
+
+  void with_memory(const char* what, const std::function<void()>& work) {
+    unless_interrupted(what, [&] { recovery_.attempt(what, work); });
   }
 
   void unless_interrupted(const char* what, const std::function<void()>& work) {
@@ -226,8 +324,13 @@ class Trainer {
   const Config& config_;
   StopSignals signals_;
   Reporter reporter_;
-  Step step_;
+  std::optional<Step> step_;
   std::unique_ptr<data::Loader> loader_;
+  Recovery recovery_;
+  bool watches_;  // whether what lies in device memory stays there
+  SlowSteps slow_;
+  Residency residency_;
+  std::optional<double> step_end_;    // of the step before; nothing: something else came in between
   std::optional<QueuedStep> queued_;  // the step whose result has not been read
   int64_t skipped_in_row_ = 0;
   int64_t saved_step_ = -1;  // or tried in vain, which ends the run

@@ -1,8 +1,12 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "lib/config/config.h"
+#include "lib/train/planner.h"
+#include "lib/train/residency.h"
 
 namespace narrowgauge::train {
 
@@ -11,6 +15,11 @@ struct TrainRequest {
   std::filesystem::path run;
   std::string resume;              // "": a new run; "auto"; or a step
   bool allow_data_change = false;  // resume although the data or its order changed
+  RateSource rates{};              // of the card; empty: estimated
+  // For tests: called before every try of step `step`, which fails with what it throws; and what stands for
+  // reading the card's memory.
+  std::function<void(int64_t step)> before_step{};
+  Residency::Probe probe{};
 };
 
 // Trains into the run folder until train.steps, a budget or a signal ends it. From a signal on, what is not

@@ -12,6 +12,7 @@ add_library(narrowgauge_test_steps STATIC train/gradients.cpp train/bad_gradient
 narrowgauge_target(narrowgauge_test_steps)
 target_link_libraries(narrowgauge_test_steps PUBLIC narrowgauge_train Catch2::Catch2)
 
+narrowgauge_test(train/memory_test cpu narrowgauge_test_runs)
 narrowgauge_test(train/step cpu narrowgauge_test_steps)
 narrowgauge_test(train/states slow narrowgauge_test_runs)
 narrowgauge_test(train/step_gpu gpu narrowgauge_test_steps narrowgauge_test_runs)
