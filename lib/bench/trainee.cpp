@@ -13,6 +13,15 @@ constexpr int kBatches = 4;  // different global batches, used in turn
 constexpr int64_t kDocument = 1024;
 constexpr float kLearningRate = 1e-4F;
 
+// What the plan says of the step; null without one.
+Json predicted(const std::optional<plan::Plan>& plan) {
+  if (!plan) return nullptr;
+  return {{"device_bytes", plan->memory.bytes()},
+          {"outside_bytes", plan->memory.at_peak()[plan::Kind::outside]},
+          {"tokens_per_second", plan->tokens_per_second},
+          {"estimated", plan->estimated}};
+}
+
 }  // namespace
 
 Trainee::Trainee(Machine& machine, const Config& config)
@@ -25,6 +34,7 @@ Trainee::Trainee(Machine& machine, const Config& config)
   config_ = decisions.config;
   algorithms_ = decisions.kernels.gemm;
   determinism_ = decisions.determinism.why;
+  if (planner.active()) plan_ = planner.of(config_);
   model_ = train::make_model(config_, device);
   train::remember_choices(decisions.kernels);
   train::set_initial_weights(*model_, config_);
@@ -92,6 +102,7 @@ Json Trainee::describe() const {
           {"slab_bytes", model_->slab_bytes()},
           {"loss_chunk", config_.memory.loss_chunk},
           {"document_mask", config_.data.document_mask},
+          {"predicted", predicted(plan_)},
           {"flops_per_token", plan::model_flops_per_token(config_.model, config_.data.context)}};
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lib/bench/machine.h"
 #include "lib/config/config.h"
+#include "lib/plan/plan.h"
 #include "lib/train/setup.h"
 #include "lib/train/step.h"
 
@@ -30,6 +32,7 @@ class Trainee {
   bool cuda_graphs_;
   std::string algorithms_;   // how those of matrix products were chosen
   std::string determinism_;  // why it is or is not; empty: the config says so
+  std::optional<plan::Plan> plan_;
   std::unique_ptr<model::Transformer> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<train::Step> step_;
