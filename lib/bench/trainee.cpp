@@ -1,5 +1,7 @@
 #include "lib/bench/trainee.h"
 
+#include <ATen/ops/empty.h>
+
 #include <random>
 
 #include "lib/base/text.h"
@@ -88,6 +90,19 @@ void Trainee::run_step() {
                      .seed = static_cast<uint64_t>(config_.train.seed),
                      .step = static_cast<uint64_t>(steps_)});
   ++steps_;
+}
+
+train::CopySpeeds Trainee::read_memory() const {
+  constexpr int64_t kTarget = int64_t{64} << 20;  // bytes that read_speeds wants
+  const model::ParameterArena& arena = model_->arena();
+  std::vector<at::Tensor> buffers{arena.weights(), arena.grad(), arena.grad32()};
+  for (const auto& [name, tensor] : optimizer_->state_tensors()) buffers.push_back(tensor);
+  // No step reads what an earlier one left in the slab: its beginning takes what is read.
+  const at::Tensor slab = model_->slab_memory();
+  const int64_t taken = slab.numel() < kTarget ? 0 : kTarget;
+  buffers.push_back(slab.narrow(0, taken, slab.numel() - taken));
+  std::erase_if(buffers, [](const at::Tensor& buffer) { return !buffer.defined() || buffer.numel() == 0; });
+  return train::read_speeds(buffers, taken > 0 ? slab : at::empty({kTarget}, slab.options()));
 }
 
 Json Trainee::describe() const {

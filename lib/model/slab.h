@@ -18,6 +18,7 @@ class Slab {
   // Gives the memory up, and with it the tensors of the latest pass.
   void release();
   [[nodiscard]] int64_t bytes() const { return memory_.defined() ? memory_.numel() : 0; }
+  [[nodiscard]] at::Tensor memory() const { return memory_; }
   [[nodiscard]] const void* address() const { return memory_.defined() ? memory_.const_data_ptr() : nullptr; }
 
   // Begins a pass: from now on the tensors of earlier ones are overwritten. Returns the pass's number.

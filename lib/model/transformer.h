@@ -94,6 +94,8 @@ class Transformer : public torch::nn::Module {
   // Gives the slab's memory up and lets later passes keep what these levels (one a layer, or one for all)
   // and this loss chunk say: the same gradients to the bit with the same chunk, in less or more memory.
   void replan(const std::vector<RecomputeLevel>& levels, int64_t loss_chunk);
+  // The slab as bytes, for probes of the card; its contents belong to the latest pass. Undefined: none yet.
+  [[nodiscard]] at::Tensor slab_memory() const { return slab_.memory(); }
   // How a pass of that size lies in the slab.
   std::shared_ptr<const layout::Layout> layout_of(layout::Purpose purpose, int64_t batch, int64_t context);
 
