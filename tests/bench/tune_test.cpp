@@ -8,6 +8,8 @@
 #include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/bench/json.h"
+#include "lib/train/signals.h"
+#include "tests/base/child.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 
@@ -223,12 +225,44 @@ TEST_CASE("nothing fits") {
   CHECK(tuner.calls == 0);
 }
 
+// Writes a good result.
+const std::string kWrite = R"(
+    echo '{"step": {"tokens_per_second": {"median": 5, "p20": 4}, "step_ms": 1, "peak_bytes": {"device": 7},
+                    "spilled_bytes": 0}}' > "$result")";
+
 // A program that does what `commands` say; $result is the file that it should write.
 std::string script(const TemporaryFolder& folder, const std::string& commands) {
   const auto path = folder / "script";
   atomic_write_file(path, "#!/bin/sh\nfor result; do :; done\n" + commands + "\n");
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   return path.string();
+}
+
+TEST_CASE("Ctrl-C leaves no process, and keeps what was measured") {
+  const TemporaryFolder folder;
+  const std::string here = folder.path().string();
+  // The second child sends the signal and would sleep on.
+  const std::string program =
+      script(folder, "if [ -e " + here + "/first ]; then echo $$ > " + here +
+                         "/pid; kill -INT $PPID; exec sleep 300; fi; touch " + here + "/first" + kWrite);
+  Config config;
+  config.train.deterministic = "true";
+  TuneRequest request{
+      .plan = {.config = config, .surroundings = {}, .budget = kBudget, .loss_chunks = {}, .candidates = 3},
+      .key = {.card = {}, .budget = kBudget, .config = "c"},
+      .cache = folder / "tuned.json"};
+  request.plan.surroundings.limits = plan::named_card("5080").limits();
+  const auto result = test::in_child([&] {
+    const train::StopSignals signals(0);
+    const Tuning tuning =
+        tune(request, plan::Rates(plan::named_card("5080"), false),
+             {.program = program, .folder = folder.path(), .stop = [&] { return signals.requested(); }});
+    return tuning.interrupted && signals.name() == std::string("SIGINT") ? 0 : 1;
+  });
+  INFO(result.output);
+  CHECK(result.exit_code == 0);
+  CHECK(plan::find_trials(read_file(request.cache), request.key).size() == 1);
+  CHECK(::kill(std::stoi(read_file(folder / "pid")), 0) != 0);
 }
 
 TEST_CASE("a real child") {
@@ -239,10 +273,7 @@ TEST_CASE("a real child") {
       .seconds = 1};
   bool stop = false;
   TrialRunner runner{
-      .program = script(folder, R"(echo '{"step": {"tokens_per_second": {"median": 5, "p20": 4},
-    "step_ms": 1, "peak_bytes": {"device": 7}, "spilled_bytes": 0}}' > "$result")"),
-      .folder = folder.path(),
-      .stop = [&] { return stop; }};
+      .program = script(folder, kWrite), .folder = folder.path(), .stop = [&] { return stop; }};
   Config config;
   config.train.deterministic = "true";
   const auto ran = run_trial(config, kBudget, candidate, runner);

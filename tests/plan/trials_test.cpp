@@ -71,7 +71,9 @@ TEST_CASE("trials begin with the plan, then the best of other micro-batches, and
     for (size_t i = 0; i < std::min(sizes.size() + 1, picked.size()); ++i)
       first.insert(picked[i].choice.micro_batch);
     CHECK(first == sizes);
-    const auto is_safe = [&](const Candidate& one) { return one.bytes <= request.budget - request.budget / 20; };
+    const auto is_safe = [&](const Candidate& one) {
+      return one.bytes <= request.budget - request.budget / 20;
+    };
     CHECK(std::any_of(picked.begin(), picked.begin() + static_cast<int>(sizes.size()) + 1, is_safe));
     const std::vector<Candidate> again = pick_trials(request, rates());
     for (size_t i = 0; i < picked.size(); ++i) CHECK(again[i].choice == picked[i].choice);
