@@ -27,6 +27,7 @@ struct Command {
 int run_tokenizer(int argc, char** argv);
 int run_prepare(int argc, char** argv);
 int run_plan(int argc, char** argv);
+int run_tune(int argc, char** argv);
 int run_train(int argc, char** argv);
 int run_eval(int argc, char** argv);
 int run_sample(int argc, char** argv);

@@ -20,6 +20,7 @@ const std::vector<Command> kCommands{
     {"tokenizer", "train a SentencePiece tokenizer on text", run_tokenizer},
     {"prepare", "turn text into token shards", run_prepare},
     {"plan", "find the fastest setting of a run that fits into a card's memory", run_plan},
+    {"tune", "run the best settings of a plan for real and keep the fastest", run_tune},
     {"train", "train a model from a config file, or resume a run", run_train},
     {"eval", "measure the loss of a run", run_eval},
     {"sample", "let a run write text", run_sample},

@@ -6,26 +6,18 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/budget.h"
 #include "app/cli.h"
 #include "app/command.h"
 #include "app/output.h"
 #include "lib/base/error.h"
 #include "lib/base/file.h"
-#include "lib/base/units.h"
 #include "lib/plan/report.h"
 #include "lib/train/device.h"
 #include "lib/train/evaluate.h"
 
 namespace narrowgauge::app {
 namespace {
-
-int64_t bytes_of(const Arguments& arguments, const std::string& name) {
-  try {
-    return parse_bytes(arguments.text(name));
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("--{}: {}", name, error.what()));
-  }
-}
 
 struct Target {
   const plan::Card* card;
@@ -55,23 +47,6 @@ Target find_target(const Arguments& arguments) {
   }
   if (arguments.given("device-memory")) target.bytes = bytes_of(arguments, "device-memory");
   return target;
-}
-
-struct Budget {
-  int64_t bytes;
-  std::string rule;
-};
-
-Budget find_budget(const Arguments& arguments, const Config& config, int64_t total) {
-  const int64_t reserve = bytes_of(arguments, "reserve");
-  const int64_t left = total - reserve;
-  if (left <= 0) {
-    throw UserError(fmt::format("--reserve: {} leave nothing of the card's {}; reserve less",
-                                format_bytes(reserve), format_bytes(total)));
-  }
-  if (config.memory.budget > 0 && config.memory.budget <= left)
-    return {config.memory.budget, "memory.budget"};
-  return {left, fmt::format("{} less a reserve of {}", format_bytes(total), format_bytes(reserve))};
 }
 
 bool wants_html(const std::string& path) {

@@ -37,6 +37,8 @@ std::vector<double> time_steps(Trainee& trainee, at::Device device, int64_t step
 }
 
 Json measure_speed(Trainee& trainee, Machine& machine, const StepOptions& options) {
+  train::Residency residency([&] { return trainee.read_memory(); });
+  residency.calibrate();
   for (int64_t i = 0; i < options.warmup; ++i) trainee.run_step();
   synchronise(machine.device());
   machine.memory().tighten();  // the library workspaces exist now
@@ -55,6 +57,7 @@ Json measure_speed(Trainee& trainee, Machine& machine, const StepOptions& option
   speed["mfu"] = card ? Json(rate.median * model["flops_per_token"].get<double>() / *card) : Json(nullptr);
   speed["peak_bytes"] = {
       {"allocated", peaks.allocated}, {"reserved", peaks.reserved}, {"device", peaks.device}};
+  speed["spilled_bytes"] = residency.spilled_bytes();
   speed.update(trainee.outcome());
   return speed;
 }

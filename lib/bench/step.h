@@ -12,8 +12,8 @@ struct StepOptions {
   bool overlap = true;      // kernels are set up while the one before them ends: cuda/launch_overlap.h
 };
 
-// Whole optimizer steps of the config's model on random tokens: speed, memory, where one step's time goes,
-// and the wall of its bare kernels. UserError when it does not fit.
+// Whole optimizer steps of the config's model on random tokens: speed, memory and how much of it has left the
+// card, where one step's time goes, and the wall of its bare kernels. UserError when it does not fit.
 Json bench_step(Machine& machine, const Config& config, const StepOptions& options);
 
 }  // namespace narrowgauge::bench

@@ -163,6 +163,9 @@ Table speed_table(const Json& s) {
       {"loss, skipped steps", fmt::format("{:.3f}, {}", s["loss"].is_number() ? s["loss"].get<double>() : 0.0,
                                           s["skipped"].get<int64_t>())},
   };
+  if (const int64_t spilled = s.value("spilled_bytes", int64_t{0}); spilled > 0) {
+    table.rows.push_back({"memory that has left the card", format_bytes(spilled)});
+  }
   if (s.contains("launch_delay_us")) {
     table.rows.push_back({"artificial delay of every launch, µs", microseconds(s["launch_delay_us"])});
   }

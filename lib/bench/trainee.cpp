@@ -85,6 +85,8 @@ void Trainee::run_step() {
   ++steps_;
 }
 
+train::CopySpeeds Trainee::read_memory() const { return train::read_resident(*model_, *optimizer_); }
+
 Json Trainee::describe() const {
   return {{"parameters", config_.model.parameter_count()},
           {"context", config_.data.context},

@@ -6,6 +6,7 @@
 #include "lib/bench/machine.h"
 #include "lib/config/config.h"
 #include "lib/plan/plan.h"
+#include "lib/train/residency.h"
 #include "lib/train/setup.h"
 #include "lib/train/step.h"
 
@@ -18,6 +19,8 @@ class Trainee {
   Trainee(Machine& machine, const Config& config);
 
   void run_step();  // queues one optimizer step
+  // Reads all that a step keeps on the device, but 64 MiB of the slab; between steps.
+  [[nodiscard]] train::CopySpeeds read_memory() const;
   [[nodiscard]] int64_t tokens_per_step() const { return sequences_ * config_.data.context; }
   // What is about to be measured: sizes, dtypes, choices; after the first step.
   [[nodiscard]] Json describe() const;

@@ -102,6 +102,7 @@ class Transformer : public torch::nn::Module {
   std::shared_ptr<const layout::Layout> layout_of(layout::Purpose purpose, int64_t batch, int64_t context);
 
   [[nodiscard]] ParameterArena& arena() { return arena_; }
+  [[nodiscard]] const ParameterArena& arena() const { return arena_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const TransformerOptions& options() const { return options_; }
   // Of passes with micro_batch x max_context; one of a shape that this kernel cannot do (cuDNN and a prompt

@@ -52,6 +52,17 @@ CopySpeeds read_speeds(const std::vector<at::Tensor>& buffers, const at::Tensor&
   return speeds;
 }
 
+CopySpeeds read_resident(const model::Transformer& model, const optim::Optimizer& optimizer) {
+  const at::Tensor slab = model.slab_memory();
+  if (!slab.defined() || slab.numel() < kProbePiece) return {};
+  const model::ParameterArena& arena = model.arena();
+  std::vector<at::Tensor> buffers{slab.narrow(0, kProbePiece, slab.numel() - kProbePiece), arena.weights(),
+                                  arena.grad(), arena.grad32()};
+  for (const auto& [name, tensor] : optimizer.state_tensors()) buffers.push_back(tensor);
+  std::erase_if(buffers, [](const at::Tensor& buffer) { return !buffer.defined() || buffer.numel() == 0; });
+  return read_speeds(buffers, slab);
+}
+
 void Residency::calibrate() { usual_ = probe_().median(); }
 
 int64_t Residency::spilled_bytes() const {

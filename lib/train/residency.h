@@ -5,6 +5,9 @@
 #include <functional>
 #include <vector>
 
+#include "lib/model/transformer.h"
+#include "lib/optim/optimizer.h"
+
 namespace narrowgauge::train {
 
 inline constexpr int64_t kProbePiece = int64_t{64} << 20;  // bytes
@@ -21,6 +24,10 @@ struct CopySpeeds {
 // and waits for it. Nothing is written but `target`, a buffer on that GPU of at least kProbePiece bytes,
 // whose contents are lost.
 CopySpeeds read_speeds(const std::vector<at::Tensor>& buffers, const at::Tensor& target);
+
+// The same of all that a training run keeps on the device, between two steps: what is in the model's slab is
+// lost. No speeds when the slab has no room for a piece.
+CopySpeeds read_resident(const model::Transformer& model, const optim::Optimizer& optimizer);
 
 // Whether what should lie in the card's memory does. Under WSL2 and Windows the driver moves memory to the
 // host without an error when other programs want the card: every access then crosses the bus, at a tenth of

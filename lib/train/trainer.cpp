@@ -43,7 +43,8 @@ class Trainer {
         loader_(session_.make_loader()),
         recovery_(session_, [this](const plan::Plan& plan) { adopt(plan); }),
         watches_(session_.device.device.is_cuda() || request.probe),
-        residency_(request.probe ? request.probe : [this] { return read_resident(); }) {
+        residency_(request.probe ? request.probe
+                                 : [this] { return read_resident(*session_.model, *session_.optimizer); }) {
     if (session_.position.step > 0) saved_step_ = session_.position.step;  // what was resumed is on disk
   }
 
@@ -166,27 +167,6 @@ class Trainer {
   void restart_clock() {
     reporter_.restart_clock();
     step_end_.reset();
-  }
-
-  // Between steps what is in the slab is needed no more.
-  CopySpeeds read_resident() {
-    const at::Tensor slab = session_.model->slab_memory();
-    if (!slab.defined() || slab.numel() < kProbePiece) return {};
-    const model::ParameterArena& arena = session_.model->arena();
-    std::vector<at::Tensor> buffers{slab.narrow(0, kProbePiece, slab.numel() - kProbePiece), arena.weights(),
-                                    arena.grad(), arena.grad32()};
-    for (const auto& [name, tensor] : session_.optimizer->state_tensors()) buffers.push_back(tensor);
-    return read_speeds(buffers, slab);
-  }
-
-  // Asked between micro-batches: true unless a signal came and the rest of the step would outlast the grace.
-  [[nodiscard]] bool worth_finishing(double begin, double fraction) const {
-    if (!signals_.requested()) return true;
-    const double spent = reporter_.seconds() - begin;
-    // On a GPU the host is a few micro-batches ahead of the device, at the start of a step as now.
-    const double whole =
-        std::max(fraction > 0 ? spent / fraction : 0.0, reporter_.seconds_per_step().value_or(0));
-    return whole * (1 - fraction) < seconds_to_interruption();
   }
 
   void report(const QueuedStep& queued, const StepResult& result) {

@@ -15,6 +15,7 @@
 #include "lib/base/jsonl.h"
 #include "lib/base/log.h"
 #include "lib/base/run_lock.h"
+#include "lib/base/scratch_folder.h"
 #include "tests/base/child.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -185,6 +186,24 @@ TEST_CASE("trees are removed without following links") {
   remove_tree(folder / "tree");  // fine when missing
   CHECK_FALSE(fs::exists(folder / "tree"));
   CHECK(fs::exists(folder / "outside/kept"));
+}
+
+TEST_CASE("a scratch folder goes with all it holds") {
+  fs::path path;
+  {
+    const ScratchFolder scratch;
+    path = scratch.path();
+    CHECK(entries(path) == 0);
+    put(path / "file", "x");
+  }
+  CHECK_FALSE(path.empty());
+  CHECK_FALSE(fs::exists(path));
+  const auto result = in_child([] {
+    ::setenv("TMPDIR", "/not/there", 1);
+    const std::string message = user_error([] { const ScratchFolder scratch; });
+    return contains(message, "TMPDIR") ? 2 : 0;
+  });
+  CHECK(result.exit_code == 2);
 }
 
 TEST_CASE("free space and the kind of file system") {

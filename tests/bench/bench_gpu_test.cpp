@@ -110,6 +110,7 @@ TEST_CASE("a small model's step, its breakdown and its wall") {
     INFO(result.dump(1));
     REQUIRE(result["step"]["tokens_per_second"]["median"].get<double>() > 0);
     REQUIRE(result["step"]["skipped"] == 0);
+    REQUIRE(result["step"]["spilled_bytes"] == 0);
     const Json& breakdown = result["breakdown"];
     REQUIRE(breakdown["busy_ms"].get<double>() > 0);
     REQUIRE(breakdown["gaps_ms"].get<double>() >= 0);
