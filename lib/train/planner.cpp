@@ -3,11 +3,14 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include "lib/base/cache_file.h"
 #include "lib/base/log.h"
 #include "lib/base/units.h"
 #include "lib/ops/device.h"
 #include "lib/plan/advice.h"
+#include "lib/plan/tuned.h"
 #include "lib/train/evaluate.h"
+#include "lib/train/gpu.h"
 
 namespace narrowgauge::train {
 namespace {
@@ -22,6 +25,18 @@ Config with_determinism(Config config, const std::string& deterministic) {
 
 bool is_open(const Config& config) {
   return config.train.micro_batch == 0 || config.memory.recompute.empty();
+}
+
+// Of the cache; the file may have been edited.
+std::optional<plan::Choice> find_tuned(const Config& config, int64_t budget) {
+  const std::optional<GpuFacts> gpu = find_gpu();
+  if (!gpu) return std::nullopt;
+  auto choice =
+      plan::tuned_choice(read_cache_file(cache_file("tuned.json")),
+                         {.card = gpu->key, .budget = budget, .config = plan::tuned_config(config)});
+  const bool fits = choice && static_cast<int64_t>(choice->levels.size()) == config.model.layers &&
+                    choice->micro_batch > 0 && plan::sequences(config) % choice->micro_batch == 0;
+  return fits ? choice : std::nullopt;
 }
 
 }  // namespace
@@ -46,6 +61,7 @@ Planner::Planner(const Config& asked, const ComputeDevice& device, int64_t budge
     rates_.emplace(*card, asked_.train.dtype == "fp32");
   }
   surroundings_ = surroundings_of(asked_, device);
+  if (device.device.is_cuda() && is_open(asked_)) tuned_ = find_tuned(asked_, budget);
 }
 
 plan::Request Planner::request(const Config& config, int64_t budget) const {
@@ -53,6 +69,7 @@ plan::Request Planner::request(const Config& config, int64_t budget) const {
 }
 
 Config Planner::decide() const {
+  if (tuned_) return plan::with_choice(asked_, *tuned_);
   if (active_ && is_open(asked_)) return plan::make_plan(request(asked_, budget_), *rates_).config;
   Config config = asked_;
   if (config.train.micro_batch == 0) config.train.micro_batch = 1;
@@ -61,7 +78,7 @@ Config Planner::decide() const {
 }
 
 Config Planner::decide(bool deterministic) const {
-  if (!active_ || !is_open(asked_)) return decide();
+  if (!active_ || tuned_ || !is_open(asked_)) return decide();
   const Config config = with_determinism(asked_, deterministic ? "true" : "false");
   return with_determinism(plan::make_plan(request(config, budget_), *rates_).config,
                           asked_.train.deterministic);

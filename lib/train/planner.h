@@ -27,9 +27,12 @@ class Planner {
   // Rates are those of the card at hand or another's, so that seconds mean nothing.
   [[nodiscard]] bool knows_card() const { return knows_card_; }
 
-  // The config with the fastest choice that fits in the place of every auto; where the planner is not active
-  // micro-batch 1 and block. train.deterministic of the answer is as asked. UserError when nothing fits; a
-  // config without auto is taken as it stands, whether it fits or not.
+  // The choice that `narrowgauge tune` found the fastest for this config, card and budget.
+  [[nodiscard]] const std::optional<plan::Choice>& tuned() const { return tuned_; }
+
+  // The config with the choice of tune, or else the fastest that fits, in the place of every auto; where the
+  // planner is not active micro-batch 1 and block. train.deterministic of the answer is as asked. UserError
+  // when nothing fits; a config without auto is taken as it stands, whether it fits or not.
   [[nodiscard]] Config decide() const;
   // The same for kernels that are deterministic or not.
   [[nodiscard]] Config decide(bool deterministic) const;
@@ -58,6 +61,7 @@ class Planner {
   bool knows_card_;
   plan::Surroundings surroundings_;
   std::optional<plan::Rates> rates_;
+  std::optional<plan::Choice> tuned_;
 };
 
 }  // namespace narrowgauge::train

@@ -30,6 +30,8 @@ void report_plan(const Session& session, Reporter& reporter) {
   std::string line = fmt::format("plan: micro-batch {}, recompute {}, {} of {} at the peak ({})",
                                  plan->choice.micro_batch, plan::levels_text(plan->choice.levels),
                                  format_bytes(plan->memory.bytes()), format_bytes(plan->budget), peak.name);
+  const bool tuned = session.planner->tuned() == plan->choice;
+  if (tuned) line += ", as tune found it";
   if (timed) line += fmt::format(", {:.0f} tokens/s {}", plan->tokens_per_second, source_of(*plan));
   if (plan->margin() < 0) {
     log_warn(line + ": more than the budget, as the config wants it; the rehearsal will tell");
@@ -44,7 +46,8 @@ void report_plan(const Session& session, Reporter& reporter) {
                   {"budget", plan->budget},
                   {"moment", peak.name},
                   {"tokens_per_second", timed ? nlohmann::json(plan->tokens_per_second) : nlohmann::json()},
-                  {"estimated", plan->estimated}});
+                  {"estimated", plan->estimated},
+                  {"tuned", tuned}});
 }
 
 void report_start(const Session& session, const TrainRequest& request, Reporter& reporter) {

@@ -169,6 +169,16 @@ class Trainer {
     step_end_.reset();
   }
 
+  // Asked between micro-batches: true unless a signal came and the rest of the step would outlast the grace.
+  [[nodiscard]] bool worth_finishing(double begin, double fraction) const {
+    if (!signals_.requested()) return true;
+    const double spent = reporter_.seconds() - begin;
+    // On a GPU the host is a few micro-batches ahead of the device, at the start of a step as now.
+    const double whole =
+        std::max(fraction > 0 ? spent / fraction : 0.0, reporter_.seconds_per_step().value_or(0));
+    return whole * (1 - fraction) < seconds_to_interruption();
+  }
+
   void report(const QueuedStep& queued, const StepResult& result) {
     reporter_.step(queued, result);
     skipped_in_row_ = result.state.skipped_in_row;
