@@ -16,7 +16,7 @@ int64_t bytes_of(const Arguments& arguments, const std::string& name) {
 }
 
 Budget find_budget(const Arguments& arguments, const Config& config, int64_t total) {
-  const int64_t reserve = bytes_of(arguments, "reserve");
+  const int64_t reserve = arguments.given("reserve") ? bytes_of(arguments, "reserve") : config.memory.reserve;
   const int64_t left = total - reserve;
   if (left <= 0) {
     throw UserError(fmt::format("--reserve: {} leave nothing of the card's {}; reserve less",

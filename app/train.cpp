@@ -3,6 +3,7 @@
 #include "app/cli.h"
 #include "app/command.h"
 #include "lib/base/error.h"
+#include "lib/bench/card_rates.h"
 #include "lib/data/verify.h"
 
 namespace narrowgauge::app {
@@ -25,7 +26,10 @@ int run_train(int argc, char** argv) {
   train::train({.config = config,
                 .run = arguments->text("run"),
                 .resume = arguments->text("resume"),
-                .allow_data_change = arguments->flag("allow-data-change")});
+                .allow_data_change = arguments->flag("allow-data-change"),
+                .rates = [](const Config& run, const plan::Card& card) {
+                  return bench::card_rates(train::open_device(run.train.device), run, card, /*measure=*/true);
+                }});
   return kExitDone;
 }
 

@@ -13,6 +13,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/scratch_folder.h"
+#include "lib/bench/card_rates.h"
 #include "lib/train/evaluate.h"
 #include "lib/train/gpu.h"
 #include "lib/train/signals.h"
@@ -65,7 +66,7 @@ int run_tune(int argc, char** argv) {
   cli.positional("config", "YAML file of the run");
   cli.repeated("set", "KEY=VALUE", "override a key of the config, such as data.context=2048");
   cli.option("card", "NAME", "card like this GPU, when the table of cards does not have it");
-  cli.option("reserve", "SIZE", "memory left to the desktop and other programs", "1GiB");
+  cli.option("reserve", "SIZE", "memory left to the desktop and other programs; without it memory.reserve");
   cli.option("candidates", "N", "choices that are run", "6");
   cli.option("steps", "N", "optimizer steps of each that are measured", "8");
   cli.option("warmup", "N", "optimizer steps before them", "3");
@@ -99,7 +100,7 @@ int run_tune(int argc, char** argv) {
   const ScratchFolder scratch;
   const train::StopSignals signals(/*grace=*/0);
   const bench::Tuning tuning = bench::tune(
-      request, plan::Rates(card, config.train.dtype == "fp32"),
+      request, bench::stored_rates(gpu.key, config, card),
       {.program = this_program(), .folder = scratch.path(), .steps = steps, .warmup = warmup, .stop = [&] {
          return signals.requested();
        }});

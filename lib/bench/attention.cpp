@@ -1,7 +1,5 @@
 #include "lib/bench/attention.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,46 +7,17 @@
 #include <stdexcept>
 
 #include "lib/base/log.h"
-#include "lib/bench/kernel_cases.h"
-#include "lib/ops/attention.h"
+#include "lib/bench/attention_pass.h"
 #include "lib/ops/attention_choice.h"
 #include "lib/ops/attention_cudnn.h"
 
 namespace narrowgauge::bench {
 namespace {
 
-// Everything that one layer's attention reads and writes. The only place that calls the op.
-class AttentionCall {
- public:
-  AttentionCall(at::Device device, const ops::Attention& attention) : attention_(attention) {
-    const ops::AttentionShape& shape = attention.shape;
-    const int64_t tokens = shape.batch * shape.context;
-    const int64_t width = shape.heads * shape.head_dim;
-    qkv_ = random_normal(device, {tokens, width + 2 * shape.kv_heads * shape.head_dim}, at::kBFloat16);
-    dout_ = random_normal(device, {tokens, width}, at::kBFloat16);
-    dqkv_ = at::empty_like(qkv_);
-    result_ = {.out = at::empty_like(dout_),
-               .lse = at::empty({tokens * shape.heads}, qkv_.options().dtype(at::kFloat))};
-    scratch_ = at::empty({ops::attention_scratch_bytes(attention, device)}, qkv_.options().dtype(at::kByte));
-    forward();
-  }
-  void forward() const { ops::attention_forward(result_, qkv_, attention_, scratch_); }
-  void backward() const { ops::attention_backward(dqkv_, dout_, qkv_, result_, attention_, scratch_); }
-  [[nodiscard]] int64_t footprint() const { return static_cast<int64_t>(2 * qkv_.nbytes()); }
-
- private:
-  ops::Attention attention_;
-  at::Tensor qkv_, dout_, dqkv_, scratch_;
-  ops::AttentionResult result_;
-};
-
-Spread time_direction(const Machine& machine, const ops::Attention& attention, bool forward) {
-  std::vector<Prepared> sets = rotating_sets(machine, [&] {
-    const auto call = std::make_shared<AttentionCall>(machine.device(), attention);
-    return Prepared{.launch = [call, forward] { forward ? call->forward() : call->backward(); },
-                    .footprint = call->footprint()};
-  });
-  return time_sets(machine, sets);
+Spread time_pass(const Machine& machine, const ops::Attention& attention, bool forward) {
+  return time_sets(machine.gpu(), rotating_sets(machine.gpu(), [&] {
+                     return prepare_attention(machine.device(), attention, at::kBFloat16, forward);
+                   }));
 }
 
 ops::AttentionJob job_of(const Machine& machine, const Config& config, int64_t batch, bool deterministic) {
@@ -118,8 +87,8 @@ Json measure_attention(const Machine& machine, const Config& config, int64_t bat
                                        .deterministic = deterministic,
                                        .documents = {},
                                        .workspace_limit = job.workspace_limit};
-        const Spread forward = time_direction(machine, attention, true);
-        const Spread backward = time_direction(machine, attention, false);
+        const Spread forward = time_pass(machine, attention, true);
+        const Spread backward = time_pass(machine, attention, false);
         row["forward"] = to_json(forward);
         row["backward"] = to_json(backward);
         row["forward_tflops"] = flops / forward.median * 1e-6;

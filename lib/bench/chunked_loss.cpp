@@ -64,7 +64,7 @@ struct ChunkedLoss {
 Json measure_chunked_loss(const Machine& machine, const Config& config, int64_t rows) {
   const int64_t chunk = std::min(rows, config.memory.loss_chunk);
   const auto time = [&](void (ChunkedLoss::*work)() const) {
-    return time_sets(machine, rotating_sets(machine, [&] {
+    return time_sets(machine.gpu(), rotating_sets(machine.gpu(), [&] {
                        const auto t =
                            std::make_shared<ChunkedLoss>(machine.device(), config.model, rows, chunk);
                        return Prepared{.launch = [t, work] { ((*t).*work)(); }, .footprint = t->footprint()};

@@ -15,23 +15,25 @@ namespace {
 double gigabytes_a_second(double bytes, double microseconds) { return bytes / microseconds * 1e-3; }
 
 // The launch of one set after the other, then what plain ATen takes for the same; 0 where there is none.
-double time_eager(const Machine& machine, const std::vector<Prepared>& sets) {
+double time_eager(const Gpu& gpu, const std::vector<Prepared>& sets) {
   std::vector<std::function<void()>> launches;
   for (const Prepared& set : sets) {
     if (set.eager) launches.push_back(set.eager);
   }
-  return launches.empty() ? 0 : time_launches(machine, launches).median;
+  return launches.empty() ? 0 : time_launches(gpu, launches).median;
 }
 
 }  // namespace
 
-Spread time_copy(const Machine& machine, int64_t bytes) {
+Prepared prepare_copy(at::Device device, int64_t bytes) {
   const int64_t elements = bytes / 4;  // bf16, once read and once written
-  return time_sets(machine, rotating_sets(machine, [&] {
-                     const at::Tensor from = random_normal(machine.device(), {elements}, at::kBFloat16);
-                     const at::Tensor to = at::empty_like(from);
-                     return Prepared{.launch = [=] { to.copy_(from); }, .footprint = bytes};
-                   }));
+  const at::Tensor from = random_normal(device, {elements}, at::kBFloat16);
+  const at::Tensor to = at::empty_like(from);
+  return {.launch = [=] { to.copy_(from); }, .footprint = bytes};
+}
+
+Spread time_copy(const Gpu& gpu, int64_t bytes) {
+  return time_sets(gpu, rotating_sets(gpu, [&] { return prepare_copy(gpu.device, bytes); }));
 }
 
 Json measure_copies(const Machine& machine) {
@@ -39,7 +41,7 @@ Json measure_copies(const Machine& machine) {
   double best = 0;
   for (const int64_t mebibytes : {32, 64, 128, 256, 512, 1024, 2048}) {
     const int64_t bytes = mebibytes << 20;
-    const Spread time = time_copy(machine, bytes);
+    const Spread time = time_copy(machine.gpu(), bytes);
     const double rate = gigabytes_a_second(static_cast<double>(bytes), time.median);
     best = std::max(best, rate);
     Json row = {{"bytes", bytes}};
@@ -52,9 +54,9 @@ Json measure_copies(const Machine& machine) {
 }
 
 Json measure_case(const Machine& machine, const Measured& measured, double best_copy) {
-  std::vector<Prepared> sets = rotating_sets(machine, measured.prepare);
-  const Spread time = time_sets(machine, sets);
-  const double eager = time_eager(machine, sets);
+  std::vector<Prepared> sets = rotating_sets(machine.gpu(), measured.prepare);
+  const Spread time = time_sets(machine.gpu(), sets);
+  const double eager = time_eager(machine.gpu(), sets);
   sets.clear();
   release_cached_memory();
   const double rate = gigabytes_a_second(measured.bytes, time.median);
@@ -64,7 +66,7 @@ Json measure_case(const Machine& machine, const Measured& measured, double best_
   row["gb_s"] = rate;
   row["of_copy"] = rate / best_copy;
   const auto most = int64_t{2} << 30;
-  const Spread copy = time_copy(machine, std::min(most, static_cast<int64_t>(measured.bytes)));
+  const Spread copy = time_copy(machine.gpu(), std::min(most, static_cast<int64_t>(measured.bytes)));
   const double copied = std::min(static_cast<double>(most), measured.bytes);
   row["of_equal_copy"] = rate / gigabytes_a_second(copied, copy.median);
   row["eager_us"] = eager > 0 ? Json(eager) : Json(nullptr);

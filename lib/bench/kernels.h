@@ -6,7 +6,8 @@
 namespace narrowgauge::bench {
 
 // A device-to-device copy that reads and writes `bytes` in all, half each.
-Spread time_copy(const Machine& machine, int64_t bytes);
+Prepared prepare_copy(at::Device device, int64_t bytes);
+Spread time_copy(const Gpu& gpu, int64_t bytes);
 // Copies of several sizes: {"best_gb_s", "sizes": [...]}. Rates are in 10^9 bytes a second, read and written.
 Json measure_copies(const Machine& machine);
 

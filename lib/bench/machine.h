@@ -7,6 +7,13 @@
 
 namespace narrowgauge::bench {
 
+// What a stopwatch needs to know of the GPU that is measured.
+struct Gpu {
+  explicit Gpu(at::Device on);
+  at::Device device;
+  int64_t l2_bytes;
+};
+
 // The GPU that is measured, opened and capped as training does it.
 class Machine {
  public:
@@ -15,7 +22,7 @@ class Machine {
 
   [[nodiscard]] at::Device device() const { return compute_.device; }
   [[nodiscard]] const train::ComputeDevice& compute() const { return compute_; }
-  [[nodiscard]] int64_t l2_bytes() const { return l2_bytes_; }
+  [[nodiscard]] const Gpu& gpu() const { return gpu_; }
   [[nodiscard]] train::DeviceMemory& memory() { return memory_; }
 
   // Device memory that choosing algorithms by timing may use, as in training.
@@ -29,12 +36,13 @@ class Machine {
 
  private:
   train::ComputeDevice compute_;
-  int64_t l2_bytes_ = 0;
+  Gpu gpu_;
   Nvml nvml_;
   train::DeviceMemory memory_;
 };
 
 void synchronise(at::Device device);  // waits for everything queued
 using train::release_cached_memory;
+int64_t free_bytes(at::Device gpu);  // of its memory, for whatever program asks
 
 }  // namespace narrowgauge::bench

@@ -58,25 +58,25 @@ class Lap {
 
 }  // namespace
 
-std::vector<Prepared> rotating_sets(const Machine& machine, const std::function<Prepared()>& prepare) {
+std::vector<Prepared> rotating_sets(const Gpu& gpu, const std::function<Prepared()>& prepare) {
   std::vector<Prepared> sets;
   int64_t bytes = 0;
-  while (sets.empty() || bytes <= 4 * machine.l2_bytes()) {
+  while (sets.empty() || bytes <= 4 * gpu.l2_bytes) {
     sets.push_back(prepare());
     bytes += std::max<int64_t>(sets.back().footprint, 1 << 20);
   }
   return sets;
 }
 
-Spread time_launches(const Machine& machine, const std::vector<std::function<void()>>& launches) {
+Spread time_launches(const Gpu& gpu, const std::vector<std::function<void()>>& launches) {
   if (launches.empty()) throw std::invalid_argument("nothing to measure");
   size_t next = 0;
   const auto launch = [&] { launches[next++ % launches.size()](); };
   for (int i = 0; i < 3; ++i) launch();
-  synchronise(machine.device());
+  synchronise(gpu.device);
 
   constexpr int kProbes = 4;
-  Lap probe(machine.device());
+  Lap probe(gpu.device);
   probe.begin();
   const double before = host_microseconds();
   for (int i = 0; i < kProbes; ++i) launch();
@@ -89,7 +89,7 @@ Spread time_launches(const Machine& machine, const std::vector<std::function<voi
   std::vector<Lap> laps;
   laps.reserve(kSamples);
   for (int sample = 0; sample < kSamples; ++sample) {
-    Lap& lap = laps.emplace_back(machine.device());
+    Lap& lap = laps.emplace_back(gpu.device);
     if (lead > 0) idle(lead);
     lap.begin();
     for (int i = 0; i < repeats; ++i) launch();
@@ -100,10 +100,10 @@ Spread time_launches(const Machine& machine, const std::vector<std::function<voi
   return spread(samples);
 }
 
-Spread time_sets(const Machine& machine, const std::vector<Prepared>& sets) {
+Spread time_sets(const Gpu& gpu, const std::vector<Prepared>& sets) {
   std::vector<std::function<void()>> launches;
   for (const Prepared& set : sets) launches.push_back(set.launch);
-  return time_launches(machine, launches);
+  return time_launches(gpu, launches);
 }
 
 Json to_json(const Spread& microseconds) {

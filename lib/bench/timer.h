@@ -24,13 +24,13 @@ struct Measured {
 };
 
 // As many sets as together exceed four times the L2 cache, so that nothing is found there.
-std::vector<Prepared> rotating_sets(const Machine& machine, const std::function<Prepared()>& prepare);
+std::vector<Prepared> rotating_sets(const Gpu& gpu, const std::function<Prepared()>& prepare);
 
 // Microseconds of one launch. After a warm-up at least 50 samples, each of neighbouring launches between two
 // events on the current stream; where the host is too slow to keep the device busy, the device first waits
 // for it. Sets are used in turn. std::invalid_argument for no sets.
-Spread time_launches(const Machine& machine, const std::vector<std::function<void()>>& launches);
-Spread time_sets(const Machine& machine, const std::vector<Prepared>& sets);
+Spread time_launches(const Gpu& gpu, const std::vector<std::function<void()>>& launches);
+Spread time_sets(const Gpu& gpu, const std::vector<Prepared>& sets);
 
 Json to_json(const Spread& microseconds);  // median_us, p20_us, p80_us
 

@@ -2,6 +2,7 @@
 // Matrix products on a GPU through cuBLASLt, for the other operations of this folder.
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <compare>
 #include <string>
 
@@ -28,6 +29,9 @@ struct GemmShape {
 
 // The key among ops::choices().
 std::string gemm_key(const GemmShape& shape);
+
+// Those of linear_forward, linear_input_grad and linear_weight_grad.
+std::array<GemmShape, 3> linear_products(const LinearShape& shape);
 
 // The product on C's device and current stream, summed in fp32 (never TF32). Two-dimensional tensors whose
 // last dimension is contiguous and whose rows do not overlap; C overlaps neither A nor B. beta = 0 overwrites

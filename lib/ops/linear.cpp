@@ -17,8 +17,9 @@ void check_rows(const at::Tensor& narrow, const at::Tensor& wide, const char* wh
   TORCH_CHECK(narrow.scalar_type() == wide.scalar_type(), "linear: ", what, " must have one dtype");
 }
 
-// As linear_forward, linear_input_grad and linear_weight_grad call gemm.
-std::array<GemmShape, 3> products_of(const LinearShape& s) {
+}  // namespace
+
+std::array<GemmShape, 3> linear_products(const LinearShape& s) {
   const GemmShape forward{.m = s.rows,
                           .n = s.out,
                           .k = s.in,
@@ -48,8 +49,6 @@ std::array<GemmShape, 3> products_of(const LinearShape& s) {
                               .accumulate = true};
   return {forward, input_grad, weight_grad};
 }
-
-}  // namespace
 
 void linear_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w) {
   const c10::NoGradGuard no_grad;
@@ -93,13 +92,13 @@ void ProductTimings::add(const ProductTimings& other, double uses) {
 
 std::array<std::string, 3> linear_keys(const LinearShape& shape) {
   std::array<std::string, 3> keys;
-  std::ranges::transform(products_of(shape), keys.begin(), gemm_key);
+  std::ranges::transform(linear_products(shape), keys.begin(), gemm_key);
   return keys;
 }
 
 ProductTimings time_linear(const LinearShape& s, at::Device device, int64_t byte_limit) {
   ProductTimings all;
-  for (const GemmShape& shape : products_of(s)) all.add(time_gemm(shape, device, byte_limit));
+  for (const GemmShape& shape : linear_products(s)) all.add(time_gemm(shape, device, byte_limit));
   return all;
 }
 

@@ -100,15 +100,16 @@ std::vector<Probe> probes(const Config& config, const std::vector<int64_t>& cont
 
 // What measurements are valid for.
 struct RatesKey {
-  std::string uuid;     // of the GPU
-  std::string driver;   // as the driver says it
-  std::string version;  // of narrowgauge
+  std::string uuid;       // of the GPU
+  std::string driver;     // as the driver says it
+  std::string version;    // of narrowgauge
+  std::string kernels{};  // what decides kernels besides the shapes of probes
   bool operator==(const RatesKey&) const = default;
 };
 
-// {"format": 1, "cards": [{"uuid", "driver", "version", "points": [{"work", "rows", "shape", "seconds"}]}]}.
-// `file` is the file's text so far ("" for none); what it held for the key is replaced, but measurements of
-// probes that are not among the new ones stay. A text that is no such file counts as none.
+// {"format": 1, "cards": [{"uuid", "driver", "version", "kernels", "points": [{"work", "rows", "shape",
+// "seconds"}]}]}. `file` is the file's text so far ("" for none); what it held for the key is replaced, but
+// measurements of probes that are not among the new ones stay. A text that is no such file counts as none.
 std::string store_rates(const std::string& file, const RatesKey& key, const std::vector<Measurement>& points);
 // Those of the key; none when the text has none or is no such file.
 std::vector<Measurement> find_rates(const std::string& file, const RatesKey& key);

@@ -21,7 +21,8 @@ json parse(const std::string& text) {
 
 bool is_of(const json& card, const RatesKey& key) {
   return card.is_object() && card.value("uuid", json()) == key.uuid &&
-         card.value("driver", json()) == key.driver && card.value("version", json()) == key.version;
+         card.value("driver", json()) == key.driver && card.value("version", json()) == key.version &&
+         card.value("kernels", json()) == key.kernels;
 }
 
 std::optional<Measurement> read_point(const json& point) {
@@ -65,7 +66,11 @@ std::string store_rates(const std::string& file, const RatesKey& key,
   }
   std::sort(all.begin(), all.end(),
             [](const Measurement& a, const Measurement& b) { return a.probe < b.probe; });
-  json card{{"uuid", key.uuid}, {"driver", key.driver}, {"version", key.version}, {"points", json::array()}};
+  json card{{"uuid", key.uuid},
+            {"driver", key.driver},
+            {"version", key.version},
+            {"kernels", key.kernels},
+            {"points", json::array()}};
   for (const Measurement& point : all) {
     card["points"].push_back({{"work", work_name(point.probe.work)},
                               {"rows", point.probe.rows},

@@ -58,7 +58,8 @@ std::string memory_rows(const Report& report) {
 
 std::string time_rows(const Report& report) {
   const StepTime& time = report.plan.time;
-  const char* mark = report.plan.estimated ? " (estimate: rates from the table of cards)" : "";
+  const char* mark = report.plan.estimated ? " (estimate: rates from the table of cards)"
+                                           : " (from rates measured on this card)";
   std::string text = fmt::format("\nAn optimizer step takes {:.0f} ms{}:\n", 1e3 * time.total(), mark);
   const auto row = [&](const char* name, double seconds) {
     text +=

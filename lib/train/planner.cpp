@@ -9,14 +9,15 @@
 #include "lib/ops/device.h"
 #include "lib/plan/advice.h"
 #include "lib/plan/tuned.h"
+#include "lib/train/card.h"
 #include "lib/train/evaluate.h"
 #include "lib/train/gpu.h"
 
 namespace narrowgauge::train {
 namespace {
 
-// Whose relative speeds stand for those of a card that the table does not have.
-constexpr const char* kStandIn = "GeForce RTX 5080";
+// Whose relative speeds stand for those of the CPU.
+constexpr const char* kStandIn = "RTX 5080";
 
 Config with_determinism(Config config, const std::string& deterministic) {
   config.train.deterministic = deterministic;
@@ -51,14 +52,13 @@ plan::Surroundings surroundings_of(const Config& config, const ComputeDevice& de
 
 Planner::Planner(const Config& asked, const ComputeDevice& device, int64_t budget, const RateSource& rates)
     : asked_(asked), budget_(budget), active_(asked.memory.plan == "auto" && budget > 0) {
-  const plan::Card* card = plan::find_card(device.name);
-  knows_card_ = card != nullptr;
   if (!active_) return;
-  if (card == nullptr) card = plan::find_card(kStandIn);
-  if (rates && is_open(asked_) && device.device.is_cuda()) {
-    rates_ = rates(asked_, *card);
+  const bool gpu = device.device.is_cuda();
+  const plan::Card card = gpu ? card_of(device) : plan::named_card(kStandIn);
+  if (rates && is_open(asked_) && gpu) {
+    rates_ = rates(asked_, card);
   } else {
-    rates_.emplace(*card, asked_.train.dtype == "fp32");
+    rates_.emplace(card, asked_.train.dtype == "fp32");
   }
   surroundings_ = surroundings_of(asked_, device);
   if (device.device.is_cuda() && is_open(asked_)) tuned_ = find_tuned(asked_, budget);

@@ -24,8 +24,6 @@ class Planner {
 
   // False: memory.plan is off, or there is no budget to keep.
   [[nodiscard]] bool active() const { return active_; }
-  // Rates are those of the card at hand or another's, so that seconds mean nothing.
-  [[nodiscard]] bool knows_card() const { return knows_card_; }
 
   // The choice that `narrowgauge tune` found the fastest for this config, card and budget.
   [[nodiscard]] const std::optional<plan::Choice>& tuned() const { return tuned_; }
@@ -58,7 +56,6 @@ class Planner {
   Config asked_;
   int64_t budget_;
   bool active_;
-  bool knows_card_;
   plan::Surroundings surroundings_;
   std::optional<plan::Rates> rates_;
   std::optional<plan::Choice> tuned_;

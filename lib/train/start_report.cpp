@@ -26,7 +26,7 @@ void report_plan(const Session& session, Reporter& reporter) {
   const std::optional<plan::Plan> plan = session.plan();
   if (!plan) return;
   const plan::Moment& peak = plan->memory.moments[plan->memory.peak];
-  const bool timed = session.planner->knows_card();
+  const bool timed = session.device.device.is_cuda();
   std::string line = fmt::format("plan: micro-batch {}, recompute {}, {} of {} at the peak ({})",
                                  plan->choice.micro_batch, plan::levels_text(plan->choice.levels),
                                  format_bytes(plan->memory.bytes()), format_bytes(plan->budget), peak.name);

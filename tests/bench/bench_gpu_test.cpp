@@ -5,6 +5,8 @@
 
 #include "cuda/launch_delay.h"
 #include "lib/bench/attention.h"
+#include "lib/bench/calibrate.h"
+#include "lib/bench/card_rates.h"
 #include "lib/bench/gemm.h"
 #include "lib/bench/kernel_cases.h"
 #include "lib/bench/kernels.h"
@@ -14,17 +16,19 @@
 #include "lib/bench/tables.h"
 #include "lib/bench/timer.h"
 #include "lib/bench/trainee.h"
+#include "lib/ops/choices.h"
+#include "lib/train/card.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/catch.h"
 
 namespace narrowgauge::bench {
 namespace {
 
-Config small_model() {
+Config small_model(const std::string& setting = "train.micro_batch=2") {
   return parse_config("", "test",
                       {"model.layers=2", "model.hidden_size=256", "model.heads=4", "model.ffn_size=512",
                        "model.vocab_size=1000", "data.context=256", "train.tokens_per_step=2048",
-                       "train.micro_batch=2", "memory.loss_chunk=512"});
+                       "train.micro_batch=2", "memory.loss_chunk=512", setting});
 }
 
 Machine& machine() {
@@ -35,7 +39,7 @@ Machine& machine() {
 }
 
 TEST_CASE("a copy has the rate of a card's memory") {
-  const Spread time = time_copy(machine(), int64_t{64} << 20);
+  const Spread time = time_copy(machine().gpu(), int64_t{64} << 20);
   REQUIRE(time.p20 <= time.median);
   REQUIRE(time.median <= time.p80);
   const double gigabytes_a_second = (64 << 20) / time.median * 1e-3;
@@ -100,6 +104,86 @@ TEST_CASE("attention is measured with each kernel, and with every group and plan
     REQUIRE(!row["cudnn"]["forward_plans"].empty());
   }
   REQUIRE(tables_of(result).size() == 1);
+}
+
+// Shapes that keep a card busy.
+Config wide_model() {
+  return parse_config("", "test",
+                      {"model.layers=2", "model.hidden_size=1024", "model.heads=8", "model.ffn_size=4096",
+                       "model.vocab_size=16384", "data.context=2048", "train.tokens_per_step=4096"});
+}
+
+TEST_CASE("a calibration answers every probe, and leaves nothing behind") {
+  for (const char* setting : {"train.deterministic=auto", "train.deterministic=false",
+                              "train.tune_kernels=false", "train.attention=flash", "train.dtype=fp32"}) {
+    INFO(setting);
+    const Config config = small_model(setting);
+    const std::vector<plan::Probe> wanted = wanted_probes(config);
+    const auto points = calibrate(machine().compute(), config, wanted, machine().timing_bytes());
+    REQUIRE(points.size() == wanted.size());
+    for (size_t i = 0; i < points.size(); ++i) {
+      REQUIRE(points[i].probe == wanted[i]);
+      REQUIRE(points[i].seconds > 0);
+      REQUIRE(points[i].seconds < 1);
+    }
+    REQUIRE(ops::choices().to_json().empty());
+  }
+  train::set_numerics(false);
+}
+
+TEST_CASE("calibrated rates are near the card's limits") {
+  const Config config = wide_model();
+  const plan::Card card = train::card_of(machine().compute());
+  const plan::Roofline roofline(card, false);
+  for (const auto& point :
+       calibrate(machine().compute(), config, wanted_probes(config), machine().timing_bytes())) {
+    INFO(plan::work_name(point.probe.work) << " of " << point.probe.rows << " rows: " << 1e6 * point.seconds
+                                           << " us, roofline " << 1e6 * roofline.seconds(point.probe));
+    const double ratio = point.seconds / roofline.seconds(point.probe);
+    const double most = point.probe.work == plan::Work::launch ? 10 : 3;
+    CHECK(ratio > 1 / most);
+    CHECK(ratio < most);
+  }
+  train::set_numerics(false);
+}
+
+TEST_CASE("what does not fit is left out of a calibration") {
+  const std::vector<plan::Probe> probes{
+      {.work = plan::Work::traffic, .rows = int64_t{1} << 26, .shape = {}},
+      {.work = plan::Work::traffic, .rows = int64_t{1} << 45, .shape = {}},
+      {.work = plan::Work::attention, .rows = 1, .shape = {256, 4, 4, 100}}};
+  Config config = small_model();
+  config.train.attention = "flash";  // no kernel of it takes that head size
+  const auto points = calibrate(machine().compute(), config, probes, machine().timing_bytes());
+  REQUIRE(points.size() == 1);
+  REQUIRE(points[0].probe == probes[0]);
+  train::set_numerics(false);
+}
+
+TEST_CASE("rates of this card are measured once") {
+  const Config config = small_model();
+  const plan::Card card = train::card_of(machine().compute());
+  REQUIRE(card_rates(machine().compute(), config, card, /*measure=*/false).estimated());
+  const plan::Rates rates = card_rates(machine().compute(), config, card, /*measure=*/true);
+  const plan::Rates again = card_rates(machine().compute(), config, card, /*measure=*/false);
+  REQUIRE_FALSE(again.estimated());
+  for (const plan::Probe& probe : wanted_probes(config))
+    REQUIRE(rates.seconds(probe) == again.seconds(probe));
+  train::set_numerics(false);
+}
+
+TEST_CASE("a card that is not in the table is as its driver describes it") {
+  train::ComputeDevice unknown = machine().compute();
+  const plan::Card known = train::card_of(unknown);
+  unknown.name = "NVIDIA Unheard Of";
+  const plan::Card card = train::card_of(unknown);
+  CHECK(card.name == "Unheard Of");
+  CHECK(card.sm_count == known.sm_count);
+  CHECK(card.compute_major == known.compute_major);
+  CHECK(card.gibibytes == Approx(known.gibibytes).epsilon(0.1));
+  CHECK(card.teraflops > known.teraflops / 3);
+  CHECK(card.teraflops < known.teraflops * 3);
+  CHECK(card.gigabytes_per_second == Approx(known.gigabytes_per_second).epsilon(0.3));
 }
 
 TEST_CASE("a small model's step, its breakdown and its wall") {

@@ -10,7 +10,10 @@
 
 #include "cuda/error.h"
 #include "cuda/launch_delay.h"
+#include "lib/bench/attention_pass.h"
 #include "lib/bench/breakdown.h"
+#include "lib/bench/kernels.h"
+#include "lib/bench/products.h"
 #include "lib/bench/slow_host.h"
 #include "lib/bench/stats.h"
 #include "lib/bench/table.h"
@@ -144,6 +147,30 @@ TEST_CASE("a slow host pays for LibTorch's copies and fills, on any thread and n
   }
   REQUIRE_THROWS_AS(SlowHost(-1), cuda::LaunchError);
   REQUIRE(launches() == 0);
+}
+
+TEST_CASE("what is measured of products and attention runs on a CPU too") {
+  const at::Device cpu(at::kCPU);
+  const ops::LinearShape shape{.rows = 6, .in = 16, .out = 10, .y_stride = 16, .grad_dtype = at::kFloat};
+  const int64_t xyw = 2 * (6 * 16 + 6 * 10 + 10 * 16);
+  for (const Direction direction : kDirections) {
+    const Prepared prepared = prepare_product(cpu, shape, direction);
+    CHECK(prepared.footprint == xyw + (direction == Direction::weight_grad ? 2 * 10 * 16 : 0));
+    REQUIRE_NOTHROW(prepared.launch());
+  }
+  const ops::Attention attention{
+      .shape = {.batch = 2, .context = 32, .heads = 4, .kv_heads = 2, .head_dim = 8},
+      .kernel = ops::AttentionKernel::flash};
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {
+    for (const bool forward : {true, false}) {
+      const Prepared prepared = prepare_attention(cpu, attention, dtype, forward);
+      CHECK(prepared.footprint > 0);
+      REQUIRE_NOTHROW(prepared.launch());
+    }
+  }
+  const Prepared copy = prepare_copy(cpu, 4096);
+  CHECK(copy.footprint == 4096);
+  REQUIRE_NOTHROW(copy.launch());
 }
 
 TEST_CASE("least traffic of the 977M model is 3.9 MB a token") {

@@ -107,12 +107,15 @@ TEST_CASE("rates of several cards live in one file") {
   other = first;
   other.version = "0.2.0";
   REQUIRE(find_rates(file, other).empty());
+  other = first;
+  other.kernels = "fp32";
+  REQUIRE(find_rates(file, other).empty());
   for (const char* broken : {"", "{", "[]", "{\"format\": 7, \"cards\": []}", "{\"format\": 1}"}) {
     REQUIRE(find_rates(broken, first).empty());
     REQUIRE(find_rates(store_rates(broken, first, {{kSmall, 1.0}}), first).size() == 1);
   }
   REQUIRE(find_rates(R"({"format": 1, "cards": [{"uuid": "aa", "driver": "580.1", "version": "0.1.0",
-                         "points": [{"work": "magic", "rows": 1, "shape": [0,0,0,0], "seconds": 1},
+                         "kernels": "", "points": [{"work": "magic", "rows": 1, "shape": [0,0,0,0], "seconds": 1},
                                     {"work": "launch", "rows": 1, "shape": [0], "seconds": 1},
                                     {"work": "launch", "rows": 1, "shape": [0,0,0,0], "seconds": -1}, 7]}]})",
                      first)

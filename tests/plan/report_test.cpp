@@ -57,6 +57,18 @@ TEST_CASE("the table") {
   CHECK(planned().report.mfu() < 1);
 }
 
+TEST_CASE("a plan says where its rates come from") {
+  const auto [request, report] = planned();
+  CHECK(has(report_text(report), " ms (estimate: rates from the table of cards):"));
+  const Card& card = named_card("5080");
+  const Rates measured(card, false,
+                       {{.probe = {.work = Work::launch, .rows = 1000, .shape = {}}, .seconds = 2e-3}});
+  const Report other = make_report(request, measured, card);
+  CHECK(has(report_text(other), " ms (from rates measured on this card):"));
+  CHECK_FALSE(has(report_text(other), "(estimate"));
+  CHECK(report_json(other)["estimated"] == false);
+}
+
 TEST_CASE("the JSON") {
   const auto [request, report] = planned();
   const nlohmann::ordered_json root = report_json(report);
