@@ -16,8 +16,8 @@ struct Budget {
   std::string rule;  // where it comes from
 };
 
-// memory.budget, or the card's `total` bytes less --reserve (else memory.reserve) where that is not more. UserError when the
-// reserve leaves nothing.
+// memory.budget, or the card's `total` bytes less --reserve (else memory.reserve) where that is not more.
+// UserError when the reserve leaves nothing.
 Budget find_budget(const Arguments& arguments, const Config& config, int64_t total);
 
 }  // namespace narrowgauge::app
