@@ -40,7 +40,7 @@ TEST_CASE("a run trains, evaluates, samples and leaves its files") {
     REQUIRE(memory.at(category).at("predicted") == memory.at(category).at("measured"));
   }
   REQUIRE(memory.at("slab").at("predicted") <= memory.at("slab").at("measured"));
-  REQUIRE(rows(folder, "start").front().at("recompute") == "block");
+  REQUIRE(rows(folder, "start").front().at("recompute") == "2 x block");
   REQUIRE(stop_reason(folder) == "train.steps");
   for (const char* name : {"config.yaml", "log.txt", "lock", "tokenizer.byte", "checkpoints"}) {
     REQUIRE(fs::exists(folder / name));
