@@ -59,7 +59,7 @@ def run_narrowgauge(config, settings, steps=12):
         done = subprocess.run(command, capture_output=True, text=True, timeout=remaining())
         if done.returncode != 0:
             message = last_line(done.stderr)
-            return {"status": DOES_NOT_FIT if "memory is not enough" in message else "failed", "message": message}
+            return {"status": DOES_NOT_FIT if "memory is not enough" in message or "nothing fits" in message else "failed", "message": message}
         result = json.load(open(out))
     step, peak = result["step"], result["step"]["peak_bytes"]
     return {"status": "ok", "tokens_per_second": step["tokens_per_second"]["median"], "step_ms": step["step_ms"],
